@@ -1,0 +1,33 @@
+"""Files that are either whole or not there."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from lotnet.errors import InputError
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write to a neighbour, flush it to the disk, then rename: a reader never sees half a file, and a failure leaves
+    the old one as it was."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; choose another folder or make room"
+        ) from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; make room and try again, nothing was lost"
+        ) from None
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

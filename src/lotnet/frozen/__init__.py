@@ -1,0 +1,6 @@
+"""Models as they are deployed and certified: stored tensors, plain inference, proved bounds."""
+
+from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential
+from lotnet.frozen.model import FROZEN, FrozenModel
+
+__all__ = ["FROZEN", "FrozenModel", "FrozenModule", "FrozenResidual", "FrozenSequential"]

@@ -1,0 +1,153 @@
+"""What a frozen module is: plain inference on stored tensors, with proved bounds."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.linalg.rounding import Upper, rounding_error
+
+Shape = tuple[int, ...]  # of one image or feature vector, without the batch
+
+
+class FrozenModule(nn.Module, ABC):
+    """A function of stored tensors (buffers only) and settings that JSON can hold.
+
+    Laws:
+
+    * `lipschitz_bound()` is *proved*: at least the Lipschitz constant, in l2 and real arithmetic, of the function
+      that exactly these stored tensors define;
+    * `rounding_bound(error_in, norm_in)` bounds `||fl(f)(x~) - f(x)||` whenever `||x~ - x|| <= error_in` and
+      `||x|| <= norm_in`: f is the real function, fl(f) the program `forward` in this precision, any order of summation;
+    * `output_norm(norm_in)` bounds `||f(x)||` for `||x|| <= norm_in`;
+    * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`.
+    """
+
+    def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.precision = precision
+        self.settings = settings
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor.detach().to(precision).contiguous())
+        self._proved: tuple[Any, Upper] | None = None
+
+    def lipschitz_bound(self) -> Upper:
+        """Proved once and kept until a buffer is touched."""
+        state = tuple((b.data_ptr(), b._version) for b in self.buffers())
+        if self._proved is None or self._proved[0] != state:
+            self._proved = (state, self._prove_lipschitz())
+        return self._proved[1]
+
+    def rounding_bound(self, error_in: float, norm_in: float) -> Upper:
+        return self.lipschitz_bound() * error_in + self._local_error(Upper(norm_in) + error_in)
+
+    @abstractmethod
+    def _prove_lipschitz(self) -> Upper: ...
+
+    @abstractmethod
+    def _local_error(self, norm: Upper) -> Upper:
+        """`||fl(f)(x) - f(x)||` for a tensor that the program really reads, `||x|| <= norm`."""
+
+    def output_norm(self, norm_in: float) -> Upper:
+        """Right where f(0) = 0; others add what they add."""
+        return self.lipschitz_bound() * norm_in
+
+    @abstractmethod
+    def output_shape(self, shape: Shape) -> Shape: ...
+
+
+class Exact(FrozenModule):
+    """A function that moves or compares entries and computes nothing: 1-Lipschitz, and no rounding."""
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(1)
+
+    def _local_error(self, norm: Upper) -> Upper:
+        return Upper(0)
+
+
+class FrozenSequential(FrozenModule):
+    """One after the other: constants multiply, errors pass through."""
+
+    def __init__(
+        self,
+        precision: torch.dtype,
+        settings: dict[str, Any],
+        tensors: dict[str, Tensor],
+        *stages: FrozenModule,
+    ) -> None:
+        super().__init__(precision, settings, tensors)
+        self.stages = nn.ModuleList(stages)
+
+    def __iter__(self) -> Any:
+        return iter(self.stages)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+    def _prove_lipschitz(self) -> Upper:
+        bound = Upper(1)
+        for stage in self:
+            bound = bound * stage.lipschitz_bound()
+        return bound
+
+    def rounding_bound(self, error_in: float, norm_in: float) -> Upper:
+        error, norm = Upper(error_in), Upper(norm_in)
+        for stage in self:
+            error, norm = stage.rounding_bound(error, norm), stage.output_norm(norm)
+        return error
+
+    def _local_error(self, norm: Upper) -> Upper:
+        return self.rounding_bound(0.0, norm)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        norm = Upper(norm_in)
+        for stage in self:
+            norm = stage.output_norm(norm)
+        return norm
+
+    def output_shape(self, shape: Shape) -> Shape:
+        for stage in self:
+            shape = stage.output_shape(shape)
+        return shape
+
+
+class FrozenResidual(FrozenModule):
+    """`a g(x) + b f(x)`, g the shortcut: Lipschitz with constant `|a| L_g + |b| L_f`; `weights` holds a and b."""
+
+    weights: Tensor
+
+    def __init__(
+        self,
+        precision: torch.dtype,
+        settings: dict[str, Any],
+        tensors: dict[str, Tensor],
+        shortcut: FrozenModule,
+        block: FrozenModule,
+    ) -> None:
+        super().__init__(precision, settings, tensors)
+        self.shortcut = shortcut
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weights[0] * self.shortcut(x) + self.weights[1] * self.block(x)
+
+    def _prove_lipschitz(self) -> Upper:
+        return self._mix(self.shortcut.lipschitz_bound(), self.block.lipschitz_bound())
+
+    def _local_error(self, norm: Upper) -> Upper:
+        error = self._mix(self.shortcut.rounding_bound(0.0, norm), self.block.rounding_bound(0.0, norm))
+        return error + rounding_error(2, self.output_norm(norm) + error, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self._mix(self.shortcut.output_norm(norm_in), self.block.output_norm(norm_in))
+
+    def _mix(self, direct: Upper, through: Upper) -> Upper:
+        a, b = (abs(float(w)) for w in self.weights)
+        return direct * a + through * b
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return self.block.output_shape(shape)

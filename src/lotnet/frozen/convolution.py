@@ -1,0 +1,260 @@
+"""Frozen convolutions. The form is a fixed function of the operator and the image's shape: see `freeze_operator`."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
+from lotnet.linalg.fourier import Grid, convolve, real_blocks, transfer
+from lotnet.linalg.rounding import Upper, product_error, rounding_error
+from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
+
+# Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
+# does not push the largest singular value above one (in float64 there is nothing to absorb).
+_SHRINK = 1 - 2.0**-20
+
+
+def freeze_operator(
+    operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype
+) -> FrozenModule:
+    """Store a float64 operator for images of `shape` (i, h, w).
+
+    A spectrum is kept per frequency, unless the whole matrix of the layer has fewer entries than the real
+    blocks of its spectrum (images of two by two pixels or fewer), or each pixel is treated alike.
+    """
+    shrink = _SHRINK if dtype == torch.float32 else 1.0
+    out = None
+    _, h, w = shape
+    tensors: dict[str, Tensor] = {}
+    form: type[FrozenConvolution]
+    if isinstance(operator, Spectrum):
+        grid = operator.grid
+        out = operator.transfers.shape[1]
+        if (h * w) ** 2 <= 4 * grid.frequencies:
+            form, settings = FrozenDense, {"height": h, "width": w}
+            tensors = {"matrix": _matrix(operator, shape) * shrink}
+        else:
+            form, settings = FrozenSpectrum, {"height": h, "width": w, "padding": grid.padding}
+            tensors = {
+                "real": operator.transfers.real * shrink,
+                "imaginary": operator.transfers.imag * shrink,
+            }
+    elif isinstance(operator, Kernel):
+        out = operator.kernel.shape[0]
+        form, settings = FrozenKernel, _kernel_settings(operator, h, w)
+        tensors = {"kernel": operator.kernel * shrink}
+    elif isinstance(operator, Series):
+        out = operator.out_channels
+        form = FrozenSeries
+        settings = _kernel_settings(operator.skew, h, w) | {"terms": operator.terms, "out_channels": out}
+        tensors = {"kernel": operator.skew.kernel}
+    else:
+        raise TypeError(f"no frozen form for the operator {type(operator).__name__}")
+    tensors["bias"] = torch.zeros(out, dtype=torch.float64) if bias is None else bias
+    return form(dtype, settings, tensors)
+
+
+def _matrix(operator: Operator, shape: Shape) -> Tensor:  # (o h w) x (i h w), pixels before channels
+    i, h, w = shape
+    impulses = torch.eye(i * h * w, dtype=torch.float64).view(-1, h, w, i).permute(0, 3, 1, 2)
+    return operator.apply(impulses).permute(0, 2, 3, 1).flatten(1).T
+
+
+def _kernel_settings(kernel: Kernel, height: int, width: int) -> dict[str, Any]:
+    return {
+        "height": height,
+        "width": width,
+        "padding_mode": kernel.padding_mode,
+        "dilation": list(kernel.dilation),
+        "extra": list(kernel.extra),
+    }
+
+
+class FrozenConvolution(FrozenModule):
+    """A linear map of images of one size, plus a bias for each channel."""
+
+    bias: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.apply_linear(x) + self.bias[:, None, None]
+
+    def apply_linear(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _linear_error(self, norm: Upper) -> Upper:
+        raise NotImplementedError
+
+    def _bias_norm(self) -> Upper:
+        return Upper(self.settings["height"] * self.settings["width"]).sqrt() * float(norm_bound(self.bias))
+
+    def _local_error(self, norm: Upper) -> Upper:
+        error = self._linear_error(norm)
+        read = self.lipschitz_bound() * norm + error + self._bias_norm()
+        return error + rounding_error(1, read, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self.lipschitz_bound() * norm_in + self._bias_norm()
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (self.bias.shape[0], *shape[1:])
+
+
+class FrozenSpectrum(FrozenConvolution):
+    """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`."""
+
+    real: Tensor  # f o i
+    imaginary: Tensor  # f o i
+
+    def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().__init__(precision, settings, tensors)
+        self.grid = Grid(settings["height"], settings["width"], settings["padding"])
+        self._blocks: Tensor | None = None
+
+    def apply_linear(self, x: Tensor) -> Tensor:
+        if self._blocks is None or self._blocks.device != x.device:
+            self._blocks = real_blocks(self._transfers())
+        return convolve(x, self._blocks, self.grid)
+
+    def _transfers(self) -> Tensor:
+        return torch.complex(self.real, self.imaginary)
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(float(spectral_norm_bound(self._transfers()).max()))
+
+    def _linear_error(self, norm: Upper) -> Upper:
+        """Five products in a row: two of T, the blocks, two of its transpose; exact factors have norms
+        1 and sqrt 2 (T's halves), L, sqrt 2 and 1, and the stored entries of T's halves err by 8u of their amplitude.
+
+        A half with amplitudes s_r in its rows has `|| |.| ||` at most the Frobenius norm of the amplitudes: sqrt(2h)
+        for the rows' half, whose 2 N h amplitudes are N^(-1/2), and 2 sqrt(w) for the columns' half.
+        """
+        g, dtype = self.grid, self.precision
+        root2, along_rows, along_columns = (
+            Upper(2).sqrt(),
+            Upper(2 * g.height).sqrt(),
+            Upper(4 * g.width).sqrt(),
+        )
+        lipschitz, i = self.lipschitz_bound(), self.real.shape[2]
+
+        def half(terms: int, amplitude: Upper, size: Upper) -> Upper:
+            return rounding_error(
+                terms + 9, amplitude * size, dtype
+            )  # 9: entry errors of 8u, and their product
+
+        error = half(g.height, along_rows, norm)
+        error = root2 * error + half(2 * g.width, along_columns, norm + error)
+        # T is an isometry, so the spectrum has the image's norm. A block row holds 2i terms, and the block
+        # matrix of moduli has norm at most sqrt 2 times that of |W|.
+        block_beta = root2 * float(beta(self._transfers()).max())
+        error = lipschitz * error + product_error(block_beta, 2 * i, norm + error, dtype)
+        size = lipschitz * norm
+        error, size = root2 * error + half(2 * g.half, along_columns, size + error), root2 * size
+        return error + half(2 * g.rows, along_rows, size + error)
+
+
+class FrozenDense(FrozenConvolution):
+    """The whole layer as one matrix on pixels and channels."""
+
+    matrix: Tensor  # (h w o) x (h w i)
+
+    def apply_linear(self, x: Tensor) -> Tensor:
+        b, _, h, w = x.shape
+        pixels = x.permute(2, 3, 1, 0).reshape(-1, b)
+        return (self.matrix @ pixels).view(h, w, -1, b).permute(3, 2, 0, 1)
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(float(spectral_norm_bound(self.matrix)))
+
+    def _linear_error(self, norm: Upper) -> Upper:
+        return product_error(float(beta(self.matrix)), self.matrix.shape[1], norm, self.precision)
+
+
+class FrozenKernel(FrozenConvolution):
+    """A spatial convolution. In float64 it is one explicit matrix product of patches, whose rounding is known; in
+    float32 the library's convolution, which may be a Winograd or FFT algorithm: no claim rests on that."""
+
+    kernel: Tensor  # o i kh kw
+
+    def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super().__init__(precision, settings, tensors)
+        self.dilation = (settings["dilation"][0], settings["dilation"][1])
+        self.extra = (settings["extra"][0], settings["extra"][1])
+
+    def operator(self) -> Kernel:
+        return Kernel(self.kernel, self.settings["padding_mode"], self.dilation, self.extra)
+
+    def apply_linear(self, x: Tensor) -> Tensor:
+        if self.precision != torch.float64:
+            return self.operator().apply(x)
+        b, _, h, w = x.shape
+        o, _, kh, kw = self.kernel.shape
+        patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.dilation)  # b, i kh kw, pixels
+        rows = h + self.extra[0]
+        return (self.kernel.view(o, -1) @ patches).view(b, o, rows, -1)[..., :h, :w]
+
+    def _prove_lipschitz(self) -> Upper:
+        return kernel_norm(self.operator(), self.settings["height"], self.settings["width"])
+
+    def _linear_error(self, norm: Upper) -> Upper:
+        return product_error(float(beta_conv(self.kernel)), self.kernel[0].numel(), norm, self.precision)
+
+
+class FrozenSeries(FrozenKernel):
+    """A truncated exponential: `|S(i t)|` up to the proved norm of the skew operator bounds its singular values.
+
+    The stored kernel is skew to the last bit (a difference and its negative), as the law of normal matrices needs.
+    """
+
+    def apply_linear(self, x: Tensor) -> Tensor:
+        x = F.pad(x, (0, 0, 0, 0, 0, self.kernel.shape[0] - x.shape[1]))
+        total = term = x
+        for j in range(1, self.settings["terms"] + 1):
+            term = super().apply_linear(term) / j
+            total = total + term
+        return total[:, : self.settings["out_channels"]]
+
+    def _prove_lipschitz(self) -> Upper:
+        if not torch.equal(self.kernel, -self.kernel.transpose(0, 1).flip(2, 3)):
+            return Upper(float("inf"))
+        return series_bound(super()._prove_lipschitz(), self.settings["terms"])
+
+    def _linear_error(self, norm: Upper) -> Upper:
+        step = super()._prove_lipschitz()
+        error_term, size_term = Upper(0), norm
+        error, size = Upper(0), norm
+        for j in range(1, self.settings["terms"] + 1):
+            applied = step * error_term + super()._linear_error(size_term + error_term)
+            size_term = step * size_term / j
+            error_term = applied / j + rounding_error(1, size_term + applied / j, self.precision)
+            size = size + size_term
+            error = error + error_term
+            error = error + rounding_error(1, size + error, self.precision)
+        return error
+
+
+def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:
+    """Proved norm of a spatial convolution on images of this size.
+
+    It is a piece (padding and cropping are adjoint contractions) of a circular convolution: on the image itself when that
+    is periodic, else on one large enough that nothing wraps around. A circular convolution dilated by d on d n pixels
+    acts on d interleaved images of n pixels each, so its transfer matrices are those of the plain kernel on n pixels.
+    """
+    kh, kw = operator.kernel.shape[-2:]
+    rows, columns = height + operator.extra[0], width + operator.extra[1]
+    dh, dw = operator.dilation
+    if kh == kw == 1:
+        grid = Grid(1, 1)  # every pixel alike: one matrix at all frequencies
+    elif operator.padding_mode == "circular" and rows % dh == 0 and columns % dw == 0:
+        grid = Grid(rows // dh, columns // dw)
+    else:  # n + k - 1 interleaved pixels hold everything that a phase touches
+        grid = Grid(-(-rows // dh) + kh - 1, -(-columns // dw) + kw - 1)
+    kernel = operator.kernel.double()
+    if kh > grid.rows or kw > grid.columns:
+        raise ValueError("a kernel larger than its periodic image has no transfer matrices")
+    transfers = transfer(kernel, grid)
+    # The computed transfer matrices err: each entry is a sum of kh kw products with phases known to 8u.
+    slack = rounding_error(kh * kw + 16, Upper(2).sqrt() * float(beta_conv(kernel)), torch.float64)
+    return Upper(float(spectral_norm_bound(transfers).max())) + slack

@@ -1,0 +1,158 @@
+"""A frozen model: a tree of frozen modules with the shape it was frozen for, saved and loaded without pickle."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from lotnet.errors import InputError
+from lotnet.files import write_whole
+from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, Shape
+from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.pointwise import (
+    FrozenAveragePool,
+    FrozenDownsampling,
+    FrozenFlatten,
+    FrozenHouseholder,
+    FrozenLinear,
+    FrozenMaxMin,
+    FrozenMaxPool,
+    FrozenNormalize,
+    FrozenShift,
+)
+
+FORMAT = 1
+
+FROZEN: dict[str, type[FrozenModule]] = {
+    "sequential": FrozenSequential,
+    "residual": FrozenResidual,
+    "spectrum": FrozenSpectrum,
+    "dense": FrozenDense,
+    "kernel": FrozenKernel,
+    "series": FrozenSeries,
+    "normalize": FrozenNormalize,
+    "shift": FrozenShift,
+    "householder": FrozenHouseholder,
+    "average_pool": FrozenAveragePool,
+    "linear": FrozenLinear,
+    "max_min": FrozenMaxMin,
+    "max_pool": FrozenMaxPool,
+    "downsampling": FrozenDownsampling,
+    "flatten": FrozenFlatten,
+}
+_KIND = {form: name for name, form in FROZEN.items()}
+
+
+class FrozenModel(FrozenSequential):
+    """The sequence of a whole model; `settings` holds the input's shape and the checksum of the tensors.
+
+    `astype(torch.float64)` is the graph that certificates speak of: the same stored numbers, computed in double.
+    """
+
+    @property
+    def input_shape(self) -> Shape:
+        return tuple(self.settings["input_shape"])
+
+    def checksum(self) -> str:
+        """Of the numbers, not of their precision: float32 tensors and their float64 copies agree."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(f"{name}{list(tensor.shape)}".encode())
+            digest.update(tensor.double().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def is_intact(self) -> bool:
+        """Whether the tensors are the ones that were frozen."""
+        return self.checksum() == self.settings["checksum"]
+
+    def astype(self, dtype: torch.dtype) -> "FrozenModel":
+        if dtype != self.precision and dtype != torch.float64:
+            raise InputError(
+                "a frozen model can be widened to float64 only: freeze the model again for less precision"
+            )
+        stages = [_build(_describe(stage), stage.state_dict(), "", dtype) for stage in self]
+        return FrozenModel(dtype, dict(self.settings), {}, *stages)
+
+    def save(self, folder: str | Path) -> None:
+        """`model.safetensors` and `config.json`, each written whole and renamed."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / "model.safetensors", save(dict(self.state_dict())))
+        config = {
+            "format": FORMAT,
+            "precision": str(self.precision).removeprefix("torch."),
+            "settings": self.settings,
+            "stages": [_describe(stage) for stage in self],
+        }
+        write_whole(folder / "config.json", json.dumps(config, indent=1).encode())
+
+    @staticmethod
+    def load(folder: str | Path) -> "FrozenModel":
+        folder = Path(folder)
+        try:
+            config = json.loads((folder / "config.json").read_text())
+            state = load_file(folder / "model.safetensors")
+        except FileNotFoundError:
+            raise InputError(
+                f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model"
+            ) from None
+        except (SafetensorError, json.JSONDecodeError):
+            raise InputError(
+                f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`"
+            ) from None
+        if config.get("format") != FORMAT:
+            raise InputError(
+                f"{folder} has format {config.get('format')}, this lotnet reads {FORMAT}: freeze it again"
+            )
+        dtype = getattr(torch, config["precision"])
+        stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
+        model = FrozenModel(dtype, config["settings"], {}, *stages)
+        if not model.is_intact():
+            raise InputError(
+                f"the tensors in {folder} are not the ones that were frozen: freeze the model again"
+            )
+        return model
+
+
+def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype) -> FrozenModel:
+    """The model of these stages, its checksum taken."""
+    model = FrozenModel(dtype, {"input_shape": list(input_shape)}, {}, *stages)
+    model.settings["checksum"] = model.checksum()
+    return model
+
+
+def largest_input_norm(shape: Shape) -> float:
+    """Norm that no image of pixels in [0, 1] exceeds."""
+    return math.nextafter(math.sqrt(math.prod(shape)), math.inf)
+
+
+def _describe(module: FrozenModule) -> dict[str, Any]:
+    children = list(module) if isinstance(module, FrozenSequential) else []
+    if isinstance(module, FrozenResidual):
+        children = [module.shortcut, module.block]
+    own = {
+        "kind": _KIND[type(module)],
+        "settings": module.settings,
+        "tensors": sorted(dict(module.named_buffers(recurse=False))),
+    }
+    return own | {"children": [_describe(child) for child in children]}
+
+
+def _build(spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: torch.dtype) -> FrozenModule:
+    kind = spec["kind"]
+    names = (
+        ["shortcut.", "block."]
+        if kind == "residual"
+        else [f"stages.{n}." for n in range(len(spec["children"]))]
+    )
+    children = [
+        _build(c, state, prefix + name, dtype) for c, name in zip(spec["children"], names, strict=True)
+    ]
+    tensors = {name: state[prefix + name] for name in spec["tensors"]}
+    return FROZEN[kind](dtype, spec["settings"], tensors, *children)

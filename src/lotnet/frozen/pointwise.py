@@ -1,0 +1,176 @@
+"""Frozen modules that act entry by entry, on pairs of channels, or on small windows; and the exact ones."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotnet.frozen.base import Exact, FrozenModule, Shape
+from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
+from lotnet.linalg.rounding import Upper, householder_bound, householder_error, rounding_error
+
+
+class FrozenNormalize(FrozenModule):
+    """`(x - mean) / std` by channel: Lipschitz with constant `1 / min std`."""
+
+    mean: Tensor  # c
+    std: Tensor  # c
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean[:, None, None]) / self.std[:, None, None]
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(1) / float(self.std.min())
+
+    def _local_error(self, norm: Upper) -> Upper:
+        return rounding_error(2, self.output_norm(norm), self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self.lipschitz_bound() * (Upper(norm_in) + self._mean_norm())
+
+    def _mean_norm(self) -> Upper:
+        pixels = self.settings["height"] * self.settings["width"]
+        return Upper(pixels).sqrt() * float(norm_bound(self.mean))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+class FrozenShift(FrozenModule):
+    """`x + shift` by channel, on images of `pixels` pixels."""
+
+    shift: Tensor  # c
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.shift[:, None, None]
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(1)
+
+    def _local_error(self, norm: Upper) -> Upper:
+        return rounding_error(1, self.output_norm(norm), self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return Upper(self.settings["pixels"]).sqrt() * float(norm_bound(self.shift)) + norm_in
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+class FrozenHouseholder(FrozenModule):
+    """`z - 2 v relu(v.z)` on pairs of channels, for one v after another: continuous whatever v was rounded to."""
+
+    normals: Tensor  # order, 2, c/2
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=1)
+        extra = (1,) * (x.ndim - 2)
+        for v, w in self.normals:
+            v, w = v.view(-1, *extra), w.view(-1, *extra)
+            reach = 2 * F.relu(v * a + w * b)
+            a, b = a - v * reach, b - w * reach
+        return torch.cat((a, b), dim=1)
+
+    def _steps(self) -> list[float]:
+        """The largest norm of a stored v, at each step."""
+        return [float(norm_bound(v, dim=0).max()) for v in self.normals]
+
+    def _prove_lipschitz(self) -> Upper:
+        bound = Upper(1)
+        for v in self._steps():
+            bound = bound * householder_bound(v)
+        return bound
+
+    def _local_error(self, norm: Upper) -> Upper:
+        error = Upper(0)
+        for v in self._steps():
+            error = householder_bound(v) * error + householder_error(v, 2, norm + error, self.precision)
+            norm = householder_bound(v) * norm
+        return error
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+class FrozenAveragePool(FrozenModule):
+    """Sums over disjoint k x k windows divided by k: each output is a unit vector's product with its window."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.avg_pool2d(x, self.settings["size"]) * self.settings["size"]
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(1)
+
+    def _local_error(self, norm: Upper) -> Upper:
+        return rounding_error(self.settings["size"] ** 2 + 2, norm, self.precision)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        c, h, w = shape
+        return (c, h // self.settings["size"], w // self.settings["size"])
+
+
+class FrozenLinear(FrozenModule):
+    """`W x + b`. As a head it certifies pairs of classes, so it also bounds each row's error by itself."""
+
+    weight: Tensor  # o i
+    bias: Tensor  # o
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T + self.bias
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(float(spectral_norm_bound(self.weight)))
+
+    def _local_error(self, norm: Upper) -> Upper:
+        magnitude = Upper(float(beta(self.weight))) * norm + float(norm_bound(self.bias))
+        return rounding_error(self.weight.shape[1] + 1, magnitude, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self.lipschitz_bound() * norm_in + float(norm_bound(self.bias))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (self.weight.shape[0],)
+
+
+class FrozenMaxMin(Exact):
+    """Larger and smaller of each pair of channels: on either side of equality a permutation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = x.chunk(2, dim=1)
+        return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+class FrozenMaxPool(Exact):
+    """Largest entry of disjoint windows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(x, self.settings["size"])
+
+    def output_shape(self, shape: Shape) -> Shape:
+        c, h, w = shape
+        return (c, h // self.settings["size"], w // self.settings["size"])
+
+
+class FrozenDownsampling(Exact):
+    """Each s x s window becomes s^2 channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_unshuffle(x, self.settings["stride"])
+
+    def output_shape(self, shape: Shape) -> Shape:
+        c, h, w = shape
+        s = self.settings["stride"]
+        return (c * s * s, h // s, w // s)
+
+
+class FrozenFlatten(Exact):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        size = 1
+        for n in shape:
+            size *= n
+        return (size,)

@@ -1,0 +1,71 @@
+"""Activations that preserve the norm of gradients: on pairs of channels, a reflection or nothing."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin
+from lotnet.layers.base import LipschitzLayer
+
+
+class MaxMin(LipschitzLayer):
+    """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = _pairs(x)
+        return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        return FrozenMaxMin(dtype, {}, {})
+
+
+class Householder(LipschitzLayer):
+    """`z - 2 v relu(v.z)` on pairs z of channels, `order` times: reflect what lies beyond a line through the origin.
+
+    v is the unit vector `(-sin(t/2), cos(t/2))` of a trainable angle t for each pair. Written this way the function is
+    continuous, and 1-Lipschitz up to the rounding of v, for every angle: no case distinction can be missed.
+    Starts at t = pi/2, where order one equals `MaxMin`.
+    """
+
+    def __init__(self, channels: int, order: int = 1) -> None:
+        super().__init__()
+        if channels % 2 or order not in (1, 2):
+            raise InputError(
+                f"Householder needs an even number of channels and order 1 or 2, not {channels} and {order}"
+            )
+        self.channels = channels
+        # A second reflection along the same line would do nothing for ever: it starts across the first.
+        starts = torch.tensor([math.pi / 2, -math.pi / 2])[:order]
+        self.angles = nn.Parameter(starts[:, None].repeat(1, channels // 2))
+
+    def normals(self) -> Tensor:  # order, 2, c/2
+        return torch.stack((-(self.angles / 2).sin(), (self.angles / 2).cos()), dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = _pairs(x)
+        extra = (1,) * (x.ndim - 2)
+        for v, w in self.normals().to(x.dtype):
+            v, w = v.view(-1, *extra), w.view(-1, *extra)
+            reach = 2 * F.relu(v * a + w * b)
+            a, b = a - v * reach, b - w * reach
+        return torch.cat((a, b), dim=1)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        half = self.angles.detach().double().cpu() / 2
+        return FrozenHouseholder(dtype, {}, {"normals": torch.stack((-half.sin(), half.cos()), dim=1)})
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, order={self.angles.shape[0]}"
+
+
+def _pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+    if x.shape[1] % 2:
+        raise InputError(
+            f"this activation pairs channels and cannot take {x.shape[1]}: use an even number of channels"
+        )
+    a, b = x.chunk(2, dim=1)
+    return a, b

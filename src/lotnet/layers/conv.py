@@ -1,0 +1,139 @@
+"""Orthogonal convolution."""
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
+from lotnet.frozen.convolution import freeze_operator
+from lotnet.frozen.pointwise import FrozenDownsampling
+from lotnet.layers.base import Cached, LipschitzLayer, check_finite, same_precision
+from lotnet.parametrizations import Geometry, Parametrization, parametrization
+from lotnet.parametrizations.base import PaddingMode
+from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
+
+
+class OrthogonalConv2d(LipschitzLayer):
+    """A convolution with largest singular value one, aligned like `nn.Conv2d(padding="same")`.
+
+    A stride s turns each s x s window into s^2 channels first, which is invertible, so norms can be preserved there too.
+    `training` uses the parametrization's fast iteration; `eval()` its most accurate one, computed once, without
+    gradients for the weight, until the weight or the image size changes. The input's dtype is returned; half precisions and
+    autocast are widened to float32 inside.
+
+    >>> layer = OrthogonalConv2d(16, 32, 3, stride=2).eval()
+    >>> x = torch.randn(1, 16, 8, 8)
+    >>> bool(layer(x).sub(layer(torch.zeros_like(x))).norm() <= x.norm() * 1.0001)
+    True
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding_mode: PaddingMode = "zeros",
+        bias: bool = True,
+        parametrization: str | Parametrization = "lot",
+    ) -> None:
+        super().__init__()
+        if min(in_channels, out_channels, kernel_size, stride) < 1:
+            raise InputError("in_channels, out_channels, kernel_size and stride must be at least 1")
+        if padding_mode not in ("zeros", "circular"):
+            raise InputError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding_mode: PaddingMode = padding_mode
+        self.parametrization = _named(parametrization)
+        inner = in_channels * stride**2
+        self.weight = nn.Parameter(self.parametrization.initial_weight(out_channels, inner, kernel_size))
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        self._eval_operator = Cached()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(tuple(x.shape))
+        with torch.autocast(x.device.type, enabled=False):
+            inner = same_precision(x, self.weight)
+            if self.stride > 1:
+                inner = F.pixel_unshuffle(inner, self.stride)
+            y = self.operator(inner.shape[-2], inner.shape[-1]).apply(inner)
+            if self.bias is not None:
+                y = y + self.bias.to(y.dtype)[:, None, None]
+        return y.to(x.dtype)
+
+    def operator(self, height: int, width: int) -> Operator:
+        """The linear operator on (downsampled) images of this size."""
+        geometry = self._geometry(height, width)
+        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
+        if self.training:
+            if (
+                not weight.is_cuda
+            ):  # looking costs a synchronisation there; the training loop watches the loss
+                check_finite(weight, "kernel")
+            return self.parametrization.operator(weight, geometry)
+        return self._eval_operator.get(
+            geometry, weight, lambda: _cast(self.frozen_operator(height, width), weight.device, weight.dtype)
+        )
+
+    @torch.no_grad()
+    def frozen_operator(self, height: int, width: int) -> Operator:
+        """The same, as accurate as float64 allows."""
+        check_finite(self.weight, "kernel")
+        return self.parametrization.operator(self.weight.double(), self._geometry(height, width), frozen=True)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        self._check((1, *shape))
+        c, h, w = (shape[0] * self.stride**2, shape[1] // self.stride, shape[2] // self.stride)
+        operator = _cast(self.frozen_operator(h, w), torch.device("cpu"), torch.float64)
+        bias = None if self.bias is None else self.bias.detach().double().cpu()
+        convolution = freeze_operator(operator, (c, h, w), bias, dtype)
+        if self.stride == 1:
+            return convolution
+        return FrozenSequential(
+            dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution
+        )
+
+    def _geometry(self, height: int, width: int) -> Geometry:
+        inner = self.in_channels * self.stride**2
+        geometry = Geometry(self.out_channels, inner, self.kernel_size, height, width, self.padding_mode)
+        geometry.check()
+        return geometry
+
+    def _check(self, shape: Shape) -> None:
+        if len(shape) != 4 or shape[1] != self.in_channels:
+            raise InputError(
+                f"this layer takes batches of images with {self.in_channels} channels (b, {self.in_channels}, h, w), "
+                f"not a tensor of shape {tuple(shape)}: set in_channels to match"
+            )
+        if shape[2] % self.stride or shape[3] % self.stride:
+            raise InputError(
+                f"images of {shape[2]} x {shape[3]} cannot be downsampled by the stride {self.stride}: "
+                "resize or pad them to a multiple of it"
+            )
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        text += f", stride={self.stride}" if self.stride > 1 else ""
+        text += f", padding_mode={self.padding_mode!r}" if self.padding_mode != "zeros" else ""
+        return f"{text}, parametrization={self.parametrization}"
+
+
+_named = parametrization  # the constructor's argument has the same name
+
+
+def _cast(operator: Operator, device: torch.device, dtype: torch.dtype) -> Operator:
+    """The operator with its tensors in another precision or place."""
+    if isinstance(operator, Series):
+        return dataclasses.replace(operator, skew=_cast(operator.skew, device, dtype))
+    if isinstance(operator, Spectrum):
+        complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
+        return dataclasses.replace(operator, transfers=operator.transfers.to(device, complex_dtype))
+    if isinstance(operator, Kernel):
+        return dataclasses.replace(operator, kernel=operator.kernel.to(device, dtype))
+    raise TypeError(f"unknown operator {type(operator).__name__}")

@@ -1,0 +1,102 @@
+"""Dense layers: orthogonal, and the last layer with normalised rows."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.pointwise import FrozenLinear
+from lotnet.layers.base import LipschitzLayer, check_finite, same_precision
+from lotnet.layers.conv import OrthogonalConv2d
+from lotnet.parametrizations import Parametrization
+from lotnet.parametrizations.operators import Operator
+
+
+class OrthogonalLinear(LipschitzLayer):
+    """A dense layer with orthonormal rows or columns: the orthogonal convolution of one pixel."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        parametrization: str | Parametrization = "lot",
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.pixel = OrthogonalConv2d(
+            in_features, out_features, 1, bias=bias, parametrization=parametrization
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check(x, self.in_features)
+        return self.pixel(x[:, :, None, None])[:, :, 0, 0]
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        columns = _operator_matrix(self.pixel.frozen_operator(1, 1), self.in_features)
+        return _frozen_linear(columns, self.pixel.bias, dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}"
+
+
+class NormalizedLinear(LipschitzLayer):
+    """Last-layer normalisation: every row has norm one, so every logit by itself is 1-Lipschitz.
+
+    The whole layer is not: certificates compare pairs of rows. A zero row stays zero.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = nn.Parameter(torch.randn(out_features, in_features) / in_features**0.5)
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        _check(x, self.in_features)
+        with torch.autocast(x.device.type, enabled=False):
+            inner = same_precision(x, self.weight)
+            bias = None if self.bias is None else self.bias.to(inner.dtype)
+            y = F.linear(inner, normalized_rows(self.weight.to(inner.dtype)), bias)
+        return y.to(x.dtype)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        check_finite(self.weight, "last layer's weight")
+        return _frozen_linear(normalized_rows(self.weight.detach().double()), self.bias, dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}"
+
+
+def normalized_rows(weight: Tensor) -> Tensor:
+    """Rows divided by their norms. No epsilon is added, which would make the rows depend on their scale."""
+    largest = weight.detach().abs().amax(dim=1, keepdim=True)
+    scaled = weight / torch.where(largest > 0, largest, 1)
+    square = scaled.square().sum(dim=1, keepdim=True)
+    return scaled / torch.where(square > 0, square, 1).sqrt()
+
+
+def _operator_matrix(operator: Operator, in_features: int) -> Tensor:  # o i
+    device = torch.device("cpu")
+    for value in vars(operator).values():
+        if isinstance(value, Tensor):
+            device = value.device
+    impulses = torch.eye(in_features, dtype=torch.float64, device=device)[:, :, None, None]
+    return operator.apply(impulses)[:, :, 0, 0].T
+
+
+def _frozen_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> FrozenLinear:
+    zeros = torch.zeros(weight.shape[0], dtype=torch.float64)
+    tensors = {"weight": weight.cpu(), "bias": zeros if bias is None else bias.detach().cpu()}
+    return FrozenLinear(dtype, {}, tensors)
+
+
+def _check(x: Tensor, in_features: int) -> None:
+    if x.ndim != 2 or x.shape[1] != in_features:
+        raise InputError(
+            f"this layer takes vectors of {in_features} features (b, {in_features}), not a tensor of shape "
+            f"{tuple(x.shape)}: flatten the input or set in_features to match"
+        )

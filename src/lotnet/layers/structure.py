@@ -1,0 +1,178 @@
+"""What stands between the convolutions, and how bounds pass through it."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.nn import functional as dist_fn
+
+from lotnet.errors import InputError
+from lotnet.frozen.base import FrozenModule, FrozenResidual, Shape
+from lotnet.frozen.pointwise import (
+    FrozenAveragePool,
+    FrozenDownsampling,
+    FrozenMaxPool,
+    FrozenNormalize,
+    FrozenShift,
+)
+from lotnet.layers.base import LipschitzLayer, frozen_block
+
+
+class Normalize(LipschitzLayer):
+    """`(x - mean) / std` by channel: the first module of every model, so that radii are in pixels of [0, 1].
+
+    Its Lipschitz constant `1 / min std` is part of every certificate. One scalar std keeps that loss-free.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: float | Sequence[float]) -> None:
+        super().__init__()
+        self.in_channels = len(mean)
+        deviations = [std] * len(mean) if isinstance(std, int | float) else list(std)
+        if len(deviations) != len(mean) or not all(s > 0 and math.isfinite(s) for s in deviations):
+            raise InputError("Normalize needs one positive std, or one for each entry of mean")
+        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
+        self.register_buffer("std", torch.tensor(deviations, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim != 4 or x.shape[1] != self.in_channels:
+            raise InputError(
+                f"the model takes images with {self.in_channels} channels (b, {self.in_channels}, h, w), not a tensor "
+                f"of shape {tuple(x.shape)}"
+            )
+        return (x - self.mean.to(x.dtype)[:, None, None]) / self.std.to(x.dtype)[:, None, None]
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        settings = {"height": shape[1], "width": shape[2]}
+        return FrozenNormalize(dtype, settings, {"mean": self.mean.cpu(), "std": self.std.cpu()})
+
+    def extra_repr(self) -> str:
+        return f"mean={[round(m, 4) for m in self.mean.tolist()]}, std={[round(s, 4) for s in self.std.tolist()]}"
+
+
+class ConvexResidual(LipschitzLayer):
+    """`mix x + (1 - mix) block(x)`: 1-Lipschitz when the block is. A trainable mix is the sigmoid of a logit.
+
+    A block that changes the shape needs a `shortcut` that changes it alike, in the place of x.
+    """
+
+    logit: Tensor
+
+    def __init__(
+        self, block: nn.Module, mix: float = 0.5, trainable: bool = False, shortcut: nn.Module | None = None
+    ) -> None:
+        super().__init__()
+        if not 0 < mix < 1:
+            raise InputError(f"a residual's mix lies strictly between 0 and 1, not {mix}")
+        self.block = block
+        self.shortcut = nn.Identity() if shortcut is None else shortcut
+        logit = torch.tensor(math.log(mix / (1 - mix)))
+        if trainable:
+            self.logit = nn.Parameter(logit)
+        else:
+            self.register_buffer("logit", logit)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mix = torch.sigmoid(self.logit).to(x.dtype)
+        return mix * self.shortcut(x) + (1 - mix) * self.block(x)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        block = frozen_block(self.block, shape, dtype, "residual block")
+        shortcut = frozen_block(self.shortcut, shape, dtype, "residual shortcut")
+        if block.output_shape(shape) != shortcut.output_shape(shape):
+            raise InputError(
+                f"a residual adds shapes {shortcut.output_shape(shape)} and {block.output_shape(shape)}: give it a shortcut "
+                "that changes the shape as its block does"
+            )
+        mix = torch.sigmoid(self.logit.detach().double().cpu())
+        return FrozenResidual(dtype, {}, {"weights": torch.stack((mix, 1 - mix))}, shortcut, block)
+
+
+class InvertibleDownsampling(LipschitzLayer):
+    """Each stride x stride window becomes stride^2 channels: a permutation of the entries."""
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] % self.stride or x.shape[-2] % self.stride:
+            raise InputError(
+                f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {self.stride}: "
+                "resize or pad them to a multiple of it"
+            )
+        return F.pixel_unshuffle(x, self.stride)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        return FrozenDownsampling(dtype, {"stride": self.stride}, {})
+
+    def extra_repr(self) -> str:
+        return f"stride={self.stride}"
+
+
+class Centering(LipschitzLayer):
+    """A batch norm whose scale is fixed at one: subtracts the channel's mean, adds a bias.
+
+    Training uses the mean of the whole batch, over all processes; evaluation the running mean, a constant: 1-Lipschitz.
+    """
+
+    running_mean: Tensor
+
+    def __init__(self, channels: int, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.momentum = momentum
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = self.running_mean.to(x.dtype)
+        if self.training:
+            mean = x.mean(dim=(0, 2, 3))
+            if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+                mean = dist_fn.all_reduce(mean) / dist.get_world_size()  # batches are shared out equally
+            with torch.no_grad():
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        return x + (self.bias.to(x.dtype) - mean)[:, None, None]
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        shift = (self.bias.detach().double() - self.running_mean.double()).cpu()
+        return FrozenShift(dtype, {"pixels": shape[1] * shape[2]}, {"shift": shift})
+
+
+class AveragePool(LipschitzLayer):
+    """Sum over disjoint size x size windows divided by size: the largest scale at which averaging is 1-Lipschitz."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.avg_pool2d(x, self.size) * self.size
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        return FrozenAveragePool(dtype, {"size": self.size}, {})
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}"
+
+
+class MaxPool(LipschitzLayer):
+    """Largest entry of disjoint size x size windows."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.max_pool2d(x, self.size)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        return FrozenMaxPool(dtype, {"size": self.size}, {})
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}"

@@ -1,0 +1,155 @@
+"""Convolutions as one matrix product per frequency, with the transforms written as matrix products too.
+
+A real image of `h x w` pixels is surrounded by zeros to the periodic grid and transformed along rows, then columns.
+The transform `T` from pixels to the half spectrum is scaled to be an isometry: interior columns of the half
+spectrum stand for two conjugate frequencies and carry `sqrt 2`. So its inverse is its transpose, padding and
+cropping included, and a convolution with transfer matrices `W_f` is `T^T diag(W_f) T`: its norm is at
+most `max_f ||W_f||`, exactly real, whatever the `W_f` are.
+
+Everything is an ordinary real product with a small constant matrix. That is fast at the sizes of
+this field, differentiable, exportable, and its rounding error can be bounded, which an FFT library's cannot.
+
+Layout: pixels first, then channels, then batch (h w c b), so that every product is one large GEMM. `analyse` and
+`synthesise` only permute views; a chain of layers stays in that layout without copies.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from lotnet.errors import InputError
+
+
+@dataclass(frozen=True)
+class Grid:
+    """An image of `height x width` with `padding` zeros on each side, taken as periodic."""
+
+    height: int
+    width: int
+    padding: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.height + 2 * self.padding
+
+    @property
+    def columns(self) -> int:
+        return self.width + 2 * self.padding
+
+    @property
+    def half(self) -> int:
+        """Columns of the half spectrum; the other frequencies are conjugates."""
+        return self.columns // 2 + 1
+
+    @property
+    def frequencies(self) -> int:
+        return self.rows * self.half
+
+
+def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
+    """Transfer matrices on the half spectrum of a kernel aligned like `nn.Conv2d(padding="same")`."""
+    o, i, kh, kw = kernel.shape
+    if kh > grid.rows or kw > grid.columns:
+        raise InputError(
+            f"a {kh} x {kw} kernel does not fit the padded image of {grid.rows} x {grid.columns}: "
+            "use a smaller kernel or a larger image"
+        )
+    basis = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device)  # 2 f, k k
+    parts = basis @ kernel.permute(2, 3, 0, 1).reshape(kh * kw, o * i)
+    real, imaginary = parts.view(2, grid.frequencies, o, i).unbind(0)
+    return torch.complex(real, imaginary)
+
+
+def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows columns
+    """The real kernel, as large as the grid, whose transfer matrices are these; same alignment."""
+    o, i = transfers.shape[1:]
+    spectrum = transfers.view(grid.rows, grid.half, o, i).permute(2, 3, 0, 1)
+    kernel = torch.fft.irfft2(spectrum.conj(), s=(grid.rows, grid.columns))
+    return kernel.roll(((grid.rows - 1) // 2, (grid.columns - 1) // 2), dims=(-2, -1))
+
+
+def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
+    """The isometry `T`: real and imaginary parts of all channels stacked, for each frequency."""
+    b, i, h, w = x.shape
+    pixels = x.permute(2, 3, 1, 0).reshape(h, w * i * b)
+    rows = row_basis(grid, x.dtype, x.device) @ pixels
+    spectrum = column_basis(grid, x.dtype, x.device) @ rows.view(grid.rows, 2 * w, i * b)
+    return spectrum.view(grid.frequencies, 2 * i, b)
+
+
+def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
+    """The transpose of `analyse`: back to pixels, the padding cropped."""
+    _, o2, b = spectrum.shape
+    columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(
+        grid.rows, 2 * grid.half, -1
+    )
+    pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.rows, -1)
+    return pixels.view(grid.height, grid.width, o2 // 2, b).permute(3, 2, 0, 1)
+
+
+def real_blocks(transfers: Tensor) -> Tensor:  # f o i complex -> f 2o 2i
+    """Each complex matrix as the real matrix that acts on stacked real and imaginary parts."""
+    real, imaginary = transfers.real, transfers.imag
+    return torch.cat((torch.cat((real, -imaginary), dim=2), torch.cat((imaginary, real), dim=2)), dim=1)
+
+
+def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 2i -> b o h w
+    return synthesise(torch.bmm(blocks, analyse(x, grid)), grid)
+
+
+def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 rows, height
+    """Full transform along the rows' index: real and imaginary part next to each other for each frequency."""
+    return _row_basis(grid.rows, grid.height, grid.padding, dtype, device)
+
+
+def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, 2 width
+    """Half transform along the columns' index, of complex numbers given as (part, column)."""
+    return _column_basis(grid.columns, grid.width, grid.padding, dtype, device)
+
+
+@lru_cache(maxsize=128)
+def _row_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    cos, sin = _waves(torch.arange(n), torch.arange(size) + padding, n)
+    return torch.stack((cos, -sin), dim=1).view(2 * n, size).div(math.sqrt(n)).to(device, dtype)
+
+
+@lru_cache(maxsize=128)
+def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    half = n // 2 + 1
+    cos, sin = _waves(torch.arange(half), torch.arange(size) + padding, n)
+    twice = torch.full((half,), 2.0, dtype=torch.float64)
+    twice[0] = 1.0
+    if n % 2 == 0:
+        twice[-1] = 1.0  # the mean and the alternating column are their own conjugates
+    weight = (twice / n).sqrt()[:, None]
+    real, imaginary = torch.cat((cos, sin), dim=1), torch.cat((-sin, cos), dim=1)
+    return torch.stack((weight * real, weight * imaginary), dim=1).view(2 * half, 2 * size).to(device, dtype)
+
+
+@lru_cache(maxsize=128)
+def _tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 f, k k
+    # Tap t of a cross-correlation reads the pixel t - (k-1)//2 away: the phase has a plus sign.
+    cos_r, sin_r = _waves(torch.arange(grid.rows), torch.arange(kh) - (kh - 1) // 2, grid.rows)
+    cos_c, sin_c = _waves(torch.arange(grid.half), torch.arange(kw) - (kw - 1) // 2, grid.columns)
+    phase = torch.complex(cos_r, sin_r)[:, None, :, None] * torch.complex(cos_c, sin_c)[None, :, None, :]
+    flat = phase.reshape(grid.frequencies, kh * kw)
+    return torch.cat((flat.real, flat.imag)).to(device, dtype)
+
+
+def _waves(frequencies: Tensor, positions: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of `2 pi f p / n` in float64, each within 3 units of round-off of the true value.
+
+    The angle is reduced to an eighth of a turn in integers first: `torch.cos(2 pi f p / n)` would
+    carry the rounding of an argument as large as `2 pi`.
+    """
+    product = frequencies[:, None] * positions[None, :]
+    quarter = torch.div(8 * product + n, 2 * n, rounding_mode="floor")  # nearest quarter turn
+    angle = (4 * product - quarter * n).double() * (math.pi / (2 * n))
+    cos, sin = angle.cos(), angle.sin()
+    turn = quarter % 4
+    cosine = torch.where(turn == 0, cos, torch.where(turn == 1, -sin, torch.where(turn == 2, -cos, sin)))
+    sine = torch.where(turn == 0, sin, torch.where(turn == 1, cos, torch.where(turn == 2, -sin, -cos)))
+    return cosine, sine

@@ -1,0 +1,42 @@
+"""The paper's own iteration and its error bound, for analysis and comparison; `polar` is what the layers use."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+
+def newton_iterates(v: Tensor, steps: int) -> Iterator[Tensor]:
+    """`Z_k V` for k = 0, 1, ..., steps: coupled Newton iteration for `(V V*)^(-1/2) V`, with the paper's rescaling.
+
+    Y <- Y (3I - ZY) / 2,  Z <- (3I - ZY) Z / 2,  from Y = V V*, Z = I, with V divided by ||V V*||_F^(1/2).
+    """
+    v = v / torch.linalg.matrix_norm(v @ v.mH, keepdim=True).sqrt()
+    eye = torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
+    y, z = v @ v.mH, eye.expand(*v.shape[:-2], -1, -1)
+    yield z @ v
+    for _ in range(steps):
+        t = (3 * eye - z @ y) / 2
+        y, z = y @ t, t @ z
+        yield z @ v
+
+
+def largest_singular_values(v: Tensor, steps: int) -> Tensor:  # (..., m, n) -> (steps + 1, ...)
+    """Largest singular value after each step: it rises to one from below."""
+    return torch.stack([torch.linalg.matrix_norm(w, ord=2) for w in newton_iterates(v, steps)])
+
+
+def newton_error_bound(v: Tensor, steps: int) -> Tensor:
+    """The paper's bound of `||Z_k V||_2` after `steps` steps (theorem of its appendix on error control).
+
+    With `rho = ||I - V V*||_2 < 1` for the rescaled V: `1 + cond(V) (1 - sqrt(1 - rho^(2^k)))`. It is infinite where V has
+    no full row rank, for which the theorem says nothing.
+    """
+    v = v / torch.linalg.matrix_norm(v @ v.mH, keepdim=True).sqrt()
+    singular = torch.linalg.svdvals(v)[..., : v.shape[-2]]
+    if v.shape[-2] > v.shape[-1]:
+        return torch.full_like(singular[..., 0], torch.inf)
+    largest, smallest = singular[..., 0], singular[..., -1]
+    rho = torch.maximum((1 - smallest**2).abs(), (1 - largest**2).abs())
+    bound = 1 + largest / smallest * (1 - (1 - rho ** (2.0**steps)).clamp_min(0).sqrt())
+    return torch.where(smallest > 0, bound, torch.inf)

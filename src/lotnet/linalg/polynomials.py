@@ -1,0 +1,91 @@
+"""Odd polynomials that drive singular values to one.
+
+Applying an odd polynomial to a matrix through `X <- aX + (b A + c A^2) X`, `A = X X*`, maps each singular
+value `s` to `a s + b s^3 + c s^5` and leaves the singular vectors alone. A *schedule* is a sequence of them that
+takes every singular value of an interval `[lower, 1]` to within `tolerance` of one.
+
+Law of a schedule: its last polynomial is the cubic `s (3 - s^2) / 2`, whose absolute value is at most one
+on `[0, 2]`, and everything before it stays in `[0, 2]`. So in exact arithmetic every singular value that
+starts in `[0, 1]` ends in `[0, 1]`, inside the interval or not.
+"""
+
+import math
+from functools import lru_cache
+
+Polynomial = tuple[float, float, float]  # a, b, c of  a s + b s^3 + c s^5
+
+CUBIC: Polynomial = (1.5, -0.5, 0.0)  # one Newton-Schulz step
+_TAYLOR: Polynomial = (15 / 8, -10 / 8, 3 / 8)  # the best quintic's limit as the interval shrinks to {1}
+
+# Rounding moves singular values out of the interval the last polynomial left; each polynomial is therefore
+# fitted to an interval wider by this factor on both sides. The price is of third order in it.
+_CUSHION = 1e-3
+_CEILING = (
+    1.99  # wide intervals have best quintics that reach 2, where the law ends; they are scaled down to this
+)
+
+
+def evaluate(polynomial: Polynomial, s: float) -> float:
+    a, b, c = polynomial
+    return s * (a + s * s * (b + s * s * c))
+
+
+def best_quintic(lower: float, upper: float) -> tuple[Polynomial, float]:
+    """The odd quintic nearest to one on `[lower, upper]` in the maximum norm, and its error.
+
+    Remez exchange: the error equioscillates at `lower < q < r < upper`, with `q`, `r` the two stationary points.
+    """
+    if upper - lower < 1e-2 * upper:  # the exchange loses its digits here, and Taylor's quintic is as good
+        mid = (lower + upper) / 2
+        a, b, c = _TAYLOR
+        fitted = (a / mid, b / mid**3, c / mid**5)
+        return fitted, max(abs(1 - evaluate(fitted, lower)), abs(1 - evaluate(fitted, upper)))
+    q, r = (3 * lower + upper) / 4, (lower + 3 * upper) / 4
+    error = 0.0
+    while True:
+        a, b, c, level = _solve_levelled((lower, q, r, upper))
+        # p'(s) = a + 3 b s^2 + 5 c s^4, written for s^2 in the form that does not cancel.
+        disc = math.sqrt(9 * b * b - 20 * a * c)
+        q, r = math.sqrt(2 * a / (-3 * b + disc)), math.sqrt((-3 * b + disc) / (10 * c))
+        if level <= error * (1 + 1e-12):  # the level rises to the optimum from below
+            return (a, b, c), error
+        error = level
+
+
+def _solve_levelled(points: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Solve `p(x_i) + (-1)^i level = 1` for the coefficients and the level."""
+    rows = [[x, x**3, x**5, (-1.0) ** i, 1.0] for i, x in enumerate(points)]
+    for col in range(4):
+        pivot = max(range(col, 4), key=lambda i: abs(rows[i][col]))
+        rows[col], rows[pivot] = rows[pivot], rows[col]
+        rows[col] = [value / rows[col][col] for value in rows[col]]
+        for i in range(4):
+            if i != col:
+                factor = rows[i][col]
+                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[col], strict=True)]
+    a, b, c, level = (row[4] for row in rows)
+    return a, b, c, level
+
+
+@lru_cache(maxsize=256)
+def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
+    """Quintics for `[lower, 1]`, then the cubic, ending within `tolerance` of one from below.
+
+    Never truncate a schedule: each polynomial assumes the interval that the one before it left, and the
+    values between are as large as 1.9.
+    """
+    if not (0 < lower <= 1 and 0 < tolerance < 1):
+        raise ValueError(
+            f"a schedule needs 0 < lower <= 1 and 0 < tolerance < 1, not {lower} and {tolerance}"
+        )
+    steps: list[Polynomial] = []
+    upper = 1.0
+    # The cubic maps 1 + e to 1 - 3/2 e^2 - e^3/2.
+    while max(1 - lower, upper - 1) > math.sqrt(tolerance / 2):
+        lower, upper = lower * (1 - _CUSHION), upper * (1 + _CUSHION)
+        # Below 1e-6 the best quintic hardly depends on the lower end, but 1 - error would have no digits left.
+        (a, b, c), error = best_quintic(max(lower, 1e-6), upper)
+        factor = min(1.0, _CEILING / (1 + error))
+        steps.append((factor * a, factor * b, factor * c))
+        lower, upper = min(evaluate(steps[-1], lower), factor * (1 - error)), factor * (1 + error)
+    return (*steps, CUBIC)

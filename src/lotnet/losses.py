@@ -1,0 +1,129 @@
+"""Losses on logits. Each is a pure function of logits, labels and the model's Lipschitz constant in pixels.
+
+`lipschitz` is that of the whole network before the head, `1 / std` for a model of 1-Lipschitz layers behind
+`Normalize`, so that `margin / (sqrt 2 lipschitz)` is a radius in pixels of [0, 1]. Settings named in the
+literature for unnormalised inputs (offset, temperature) are in units of radii here too, times `lipschitz`: a recipe
+means the same whatever std its data set has.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:  # b c, b -> b
+    """Logit of the label minus the largest other one: negative where the prediction is wrong."""
+    own = logits.gather(1, labels[:, None]).squeeze(1)
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return own - others.amax(dim=1)
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """Mean over the batch. `progress` in [0, 1] is how far training has come; `pairwise` (c, c) holds the Lipschitz
+    constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head."""
+
+    @abstractmethod
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """Plain cross-entropy."""
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor:
+        return F.cross_entropy(logits, labels)
+
+
+@dataclass(frozen=True)
+class CReg(Loss):
+    """Cross-entropy minus gamma times the certificate, where it is positive."""
+
+    gamma: float = 0.5
+    """Weight of the certificate."""
+    on: str = "radius"
+    """radius: margin / (sqrt 2 L), as in the authors' code; margin: margin / sqrt 2, as in the paper's formula."""
+
+    def __post_init__(self) -> None:
+        if self.on not in ("radius", "margin"):
+            raise ValueError(f"CReg works on the radius or the margin, not on {self.on!r}")
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor:
+        certificate = F.relu(margins(logits, labels)) / math.sqrt(2)
+        if self.on == "radius":
+            certificate = certificate / lipschitz
+        return F.cross_entropy(logits, labels) - self.gamma * certificate.mean()
+
+
+@dataclass(frozen=True)
+class OffsetCrossEntropy(Loss):
+    """`T CE((z - xi onehot) / T)`: the label has to win by xi before it counts as won."""
+
+    offset: float = 0.6
+    """xi in pixels times L: sqrt 2 times the radius to be won, so 0.6 is 108/255."""
+    temperature: float = 0.25
+    """T, likewise."""
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor:
+        offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
+        shifted = logits - offset * F.one_hot(labels, logits.shape[1])
+        return temperature * F.cross_entropy(shifted / temperature, labels)
+
+
+@dataclass(frozen=True)
+class LogitAnnealing(Loss):
+    """`T (1 - p)^beta CE`, p the probability that the offset cross-entropy sees: what is won already counts less."""
+
+    offset: float = 2.0
+    """xi, as in OffsetCrossEntropy."""
+    temperature: float = 0.75
+    """T, likewise."""
+    beta: float = 5.0
+    """How fast won examples lose weight."""
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor:
+        offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
+        shifted = (logits - offset * F.one_hot(labels, logits.shape[1])) / temperature
+        entropy = F.cross_entropy(shifted, labels, reduction="none")
+        return temperature * ((1 - (-entropy).exp()) ** self.beta * entropy).mean()
+
+
+@dataclass(frozen=True)
+class EMMA(Loss):
+    """Cross-entropy on logits moved as far as a perturbation could move them, each wrong class by its own share."""
+
+    radius: float = 108 / 255
+    """eps in pixels, reached at half of the training and kept."""
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+    ) -> Tensor:
+        reach = (
+            self.radius * min(1.0, 2 * progress) * lipschitz * pairwise[labels]
+        )  # b c; zero for the label itself
+        own = logits.gather(1, labels[:, None])
+        share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)
+        return F.cross_entropy(logits + share * reach, labels)
+
+
+LOSSES: dict[str, type[Loss]] = {
+    "cross-entropy": CrossEntropy,
+    "creg": CReg,
+    "offset": OffsetCrossEntropy,
+    "emma": EMMA,
+    "annealing": LogitAnnealing,
+}

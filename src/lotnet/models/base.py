@@ -1,0 +1,101 @@
+"""What a model configuration is."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.layers import Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
+from lotnet.parametrizations import PARAMETRIZATIONS, Parametrization, parametrization
+from lotnet.parametrizations.base import PaddingMode
+
+Activation = Literal["maxmin", "hh1", "hh2"]
+Head = Literal["orthogonal", "lln"]
+
+
+@dataclass(frozen=True)
+class Images:
+    """What a model is built for: images of channels x height x width in [0, 1], and how to normalise them."""
+
+    channels: int
+    height: int
+    width: int
+    classes: int
+    mean: tuple[float, ...]
+    std: float
+
+
+@dataclass(frozen=True)
+class ModelConfig(ABC):
+    """Settings that `build` turns into an `nn.Sequential` of lotnet layers, `Normalize` first and logits last."""
+
+    parametrization: str = "lot"
+    """How kernels become orthogonal: lot, soc, cayley, bcop, eco or spectral."""
+    options: dict[str, float] = field(default_factory=dict)
+    """Settings of the parametrization, for example {tolerance: 1e-4}."""
+    activation: Activation = "maxmin"
+    """maxmin, or Householder of order 1 (hh1) or 2 (hh2)."""
+    padding_mode: PaddingMode = "zeros"
+    """zeros or circular."""
+    start: Literal["identity", "random"] = "identity"
+    """Start of the layers that keep the number of channels; all others start at random."""
+    head: Head = "orthogonal"
+    """Last layer: orthogonal, or lln (rows of norm one; better with many classes)."""
+
+    @abstractmethod
+    def build(self, images: Images) -> nn.Sequential: ...
+
+    def convolution(self, inputs: int, outputs: int, kernel_size: int, stride: int = 1) -> OrthogonalConv2d:
+        layer = OrthogonalConv2d(
+            inputs,
+            outputs,
+            kernel_size,
+            stride,
+            self.padding_mode,
+            parametrization=self.make_parametrization(),
+        )
+        if self.start == "random":
+            nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
+        return layer
+
+    def make_activation(self, channels: int) -> nn.Module:
+        return (
+            MaxMin() if self.activation == "maxmin" else Householder(channels, order=int(self.activation[-1]))
+        )
+
+    def make_head(self, features: int, classes: int) -> nn.Module:
+        if self.head == "lln":
+            return NormalizedLinear(features, classes)
+        if classes > features:
+            raise InputError(
+                f"{classes} classes need at least as many features, not {features}: use more channels"
+            )
+        return OrthogonalLinear(features, classes, parametrization=self.make_parametrization())
+
+    def make_parametrization(self) -> Parametrization:
+        if not self.options:
+            return parametrization(self.parametrization)
+        kind = type(parametrization(self.parametrization))
+        try:
+            return kind(**self.options)
+        except TypeError:
+            raise InputError(
+                f"{self.parametrization} has no setting among {', '.join(self.options)}: see `{kind.__name__}` in "
+                f"lotnet.parametrizations ({', '.join(PARAMETRIZATIONS)})"
+            ) from None
+
+
+def parameter_count(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tuple[int, ...], int]]:
+    """(name, layer, output shape, parameters) of every stage, by running one example through."""
+    rows = []
+    for name, layer in model.named_children():
+        example = layer(example)
+        text = repr(layer) if not list(layer.children()) else type(layer).__name__
+        rows.append((name, text, tuple(example.shape[1:]), parameter_count(layer)))
+    return rows

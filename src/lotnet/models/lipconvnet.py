@@ -1,0 +1,64 @@
+"""LipConvnet, the architecture of SOC and LOT."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from lotnet.errors import InputError
+from lotnet.layers import ConvexResidual, Normalize
+from lotnet.models.base import Images, ModelConfig
+
+
+@dataclass(frozen=True)
+class LipConvnet(ModelConfig):
+    """Up to five stages of depth/5 layers (convolution + activation); a stage's last layer halves the side and doubles
+    the channels, and the very last has a 1 x 1 kernel. Layers that are neither first nor last in their stage are
+    averaged with their input, so there are none of these in depths 5 and 10.
+    """
+
+    depth: int = 5
+    """Number of convolutions at side 32: 5, 10, ..., 40. Smaller images have fewer stages."""
+    channels: int = 32
+    """Channels of the first stage."""
+    residual: bool = True
+    """Average the inner layers with their input."""
+    mix: float = 0.5
+    """Weight of the input in that average."""
+    trainable_mix: bool = False
+    """Learn the weight, layer by layer."""
+
+    def __post_init__(self) -> None:
+        if self.depth < 5 or self.depth % 5:
+            raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
+        if self.channels < 2 or self.channels % 2:
+            raise InputError(f"channels must be a positive even number, not {self.channels}")
+
+    def build(self, images: Images) -> nn.Sequential:
+        stages = self._stages(images)
+        layers: list[nn.Module] = [Normalize(images.mean, images.std)]
+        channels, width = images.channels, self.channels
+        per_stage = self.depth // 5
+        for stage in range(stages):
+            for n in range(per_stage):
+                last = n == per_stage - 1
+                kernel = 1 if last and stage == stages - 1 else 3
+                outputs = 2 * width if last else width
+                convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)
+                layer = nn.Sequential(convolution, self.make_activation(outputs))
+                inner = self.residual and n > 0 and not last
+                layers.append(ConvexResidual(layer, self.mix, self.trainable_mix) if inner else layer)
+                channels = outputs
+            width *= 2
+        features = channels * (images.height >> stages) * (images.width >> stages)
+        layers += [nn.Flatten(), self.make_head(features, images.classes)]
+        return nn.Sequential(*layers)
+
+    @staticmethod
+    def _stages(images: Images) -> int:
+        side_bits = images.height | images.width
+        stages = min(5, (side_bits & -side_bits).bit_length() - 1)
+        if stages < 1:
+            raise InputError(
+                f"LipConvnet halves the image, and {images.height} x {images.width} is odd: resize to an even side"
+            )
+        return stages

@@ -1,0 +1,42 @@
+"""Unconstrained kernels to orthogonal operators. A new one is one file and one line in this table."""
+
+from lotnet.errors import InputError
+from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.bcop import BCOP
+from lotnet.parametrizations.cayley import Cayley
+from lotnet.parametrizations.eco import ECO
+from lotnet.parametrizations.lot import LOT
+from lotnet.parametrizations.soc import SOC
+from lotnet.parametrizations.spectral import Spectral
+
+PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
+    "lot": LOT,
+    "soc": SOC,
+    "cayley": Cayley,
+    "bcop": BCOP,
+    "eco": ECO,
+    "spectral": Spectral,
+}
+
+
+def parametrization(choice: str | Parametrization) -> Parametrization:
+    """A parametrization by name, with its defaults; one that is already made is passed through."""
+    if isinstance(choice, Parametrization):
+        return choice
+    if choice not in PARAMETRIZATIONS:
+        raise InputError(f"unknown parametrization {choice!r}: choose one of {', '.join(PARAMETRIZATIONS)}")
+    return PARAMETRIZATIONS[choice]()
+
+
+__all__ = [
+    "BCOP",
+    "ECO",
+    "LOT",
+    "PARAMETRIZATIONS",
+    "SOC",
+    "Cayley",
+    "Geometry",
+    "Parametrization",
+    "Spectral",
+    "parametrization",
+]

@@ -1,0 +1,80 @@
+"""What a parametrization is: from a free kernel to an operator with largest singular value at most one."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from lotnet.errors import InputError
+from lotnet.linalg.fourier import Grid
+from lotnet.parametrizations.operators import Operator
+
+PaddingMode = Literal["zeros", "circular"]
+
+# Settings of `polar` when freezing. Time does not matter then: reach float64 accuracy for anything that is
+# not singular to working precision.
+FROZEN: Final[dict[str, float]] = {"tolerance": 1e-15, "condition": 1e12}
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A stride-one convolution on images of one size; the input has been downsampled already."""
+
+    out_channels: int
+    in_channels: int
+    kernel_size: int
+    height: int
+    width: int
+    padding_mode: PaddingMode = "zeros"
+
+    @property
+    def grid(self) -> Grid:
+        """Circular images are periodic as they are; others are surrounded by k//2 zeros on each side first."""
+        return Grid(self.height, self.width, 0 if self.padding_mode == "circular" else self.kernel_size // 2)
+
+    def check(self) -> None:
+        grid = self.grid
+        if self.kernel_size > min(grid.rows, grid.columns):
+            raise InputError(
+                f"a kernel of size {self.kernel_size} does not fit the padded image of {grid.rows} x {grid.columns}: "
+                "use a smaller kernel_size or larger images"
+            )
+
+
+class Parametrization(ABC):
+    """A recipe without state: a frozen dataclass of settings.
+
+    Laws, tested over every implementation in the table `PARAMETRIZATIONS`:
+
+    * the operator's largest singular value is at most `lipschitz_bound`, up to rounding, for every finite weight;
+    * value and gradient are finite for every finite weight, zero and rank-deficient ones included;
+    * `orthogonal = True` promises that with circular padding and out_channels >= in_channels norms are preserved;
+    * `frozen=True` asks for the most accurate operator, in the weight's dtype (float64 when freezing);
+    * the weight's dtype is float32 or float64, and the operator's is the same.
+    """
+
+    orthogonal: bool = True
+
+    def weight_shape(self, out_channels: int, in_channels: int, kernel_size: int) -> tuple[int, ...]:
+        """Shape of the free kernel; a plain convolution kernel unless overridden."""
+        return (out_channels, in_channels, kernel_size, kernel_size)
+
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+        """A start whose operator is the identity when the channels are equal, and random otherwise."""
+        shape = self.weight_shape(out_channels, in_channels, kernel_size)
+        if out_channels != in_channels:
+            return torch.randn(shape) / (in_channels * kernel_size**2) ** 0.5
+        weight = torch.zeros(shape)
+        centre = (kernel_size - 1) // 2
+        weight[:, :, centre, centre] = torch.eye(out_channels)
+        return weight
+
+    def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
+        """What the largest singular value of the operator never exceeds in exact arithmetic; 1 unless overridden."""
+        return 1.0
+
+    @abstractmethod
+    def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        """The convolution that `weight` stands for on images of this geometry."""

@@ -1,0 +1,93 @@
+"""SOC, skew orthogonal convolution: the exponential of a skew-symmetric convolution is orthogonal."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotnet.linalg.bounds import series_bound
+from lotnet.linalg.polar import power_of_two
+from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.operators import Kernel, Operator, Series
+
+# The published code multiplies the normalised skew kernel by this, unless k = 1.
+_CORRECTION = 0.7
+_SQUARINGS = 4  # the norm bound exceeds the norm by at most rank^(1/64)
+
+
+@dataclass(frozen=True)
+class SOC(Parametrization):
+    """The truncated series `I + A + ... + A^T / T!` of the skew convolution `A = V - V^T`, scaled.
+
+    `V^T` swaps the channels and flips the taps. Zero padding keeps `A` skew: on an image it is `P^T A P`, with
+    `P` the embedding into the plane. So the full series is orthogonal with either padding, and the truncated
+    one is normal with singular values `|S_T(i t)|`, t up to the norm of A: norms are preserved only nearly.
+
+    As in the published code, *every* kernel is scaled to one size, small ones up as well: `A = 0.7 (V - V^T) / s`
+    (without 0.7 for k = 1), `s` the smallest spectral norm of the four unfoldings of the skew kernel into
+    matrices. `||A|| <= k s` before scaling, hence at most `0.7 k` after. That code takes `s` from stale power
+    iterates, which are lower bounds; here it is an upper bound, by Gram squaring, a few percent too large.
+    """
+
+    terms: int = 5
+    """Terms of the series in training."""
+    frozen_terms: int = 12
+    """Terms of the series in evaluation."""
+
+    orthogonal = False  # only up to the truncation
+
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+        """Random for equal channels too, as published.
+
+        Scaling every kernel up leaves no continuous path from the identity, which is `V - V^T = 0`.
+        """
+        shape = self.weight_shape(out_channels, in_channels, kernel_size)
+        return torch.randn(shape) / max(out_channels, in_channels) ** 0.5
+
+    def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
+        """The excess of the truncated series is counted: `max |S_T(i t)|` for t up to the norm of A."""
+        odd = kernel_size + 1 - kernel_size % 2
+        terms = self.frozen_terms if frozen else self.terms
+        return float(series_bound(_CORRECTION * odd if odd > 1 else 1.0, terms))
+
+    def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        skew = _skew_kernel(weight)
+        skew = skew / power_of_two(skew.flatten(1))  # exact; the scale does not matter from here on
+        skew = (_CORRECTION if skew.shape[-1] > 1 else 1.0) * skew / _unfolding_bound(skew)
+        terms = self.frozen_terms if frozen else self.terms
+        return Series(Kernel(skew, geometry.padding_mode), terms, geometry.out_channels)
+
+
+def _skew_kernel(weight: Tensor) -> Tensor:  # o i k k -> c c k k
+    """`V - V^T`, after filling V with zeros to equal channels and odd size."""
+    o, i, k, _ = weight.shape
+    even = 1 - k % 2  # the zeros go before tap 0, so that tap (k-1)//2 stays the centre
+    square = F.pad(weight, (even, 0, even, 0, 0, max(o - i, 0), 0, max(i - o, 0)))
+    return square - square.transpose(0, 1).flip(-2, -1)
+
+
+def _unfolding_bound(skew: Tensor) -> Tensor:  # c c k k -> ()
+    """At least the smallest norm of the four unfoldings, so `k` times it bounds the convolution's norm.
+
+    With phases `a`, `b` of k entries of modulus one, a transfer matrix is `(I x a)^T M (I x b)` for the unfolding
+    (c k) x (c k), and `M (I x a x b)` for the unfolding c x (c k k): its norm is at most `k ||M||`, whatever the
+    image. The other two are transposes of these, up to order and sign, because the kernel is skew.
+    """
+    c, k = skew.shape[0], skew.shape[-1]
+    # Zero stays zero whatever it is divided by; a constant in its place keeps the gradient finite.
+    skew = torch.where(skew.detach().any(), skew, 1)
+    flat, mixed = skew.reshape(c, -1), skew.permute(0, 2, 1, 3).reshape(c * k, c * k)
+    return torch.minimum(_norm_bound(flat), _norm_bound(mixed))
+
+
+def _norm_bound(x: Tensor) -> Tensor:  # m n -> ()
+    """`||(X X^T)^(2^t)||_F^(1 / 2^(t+1))`: the l_p norm of the singular values, p = 2^(t+2); at least the largest."""
+    gram, bound = x @ x.T, x.new_ones(())
+    for t in range(_SQUARINGS + 1):
+        size = torch.linalg.matrix_norm(gram)
+        bound = bound * size ** (0.5 ** (t + 1))
+        gram = gram / size  # of norm one, so that its square can neither overflow nor vanish
+        if t < _SQUARINGS:
+            gram = gram @ gram
+    return bound

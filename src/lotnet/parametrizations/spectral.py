@@ -1,0 +1,30 @@
+"""Spectral normalisation: the kernel divided by its largest singular value."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lotnet.linalg.fourier import transfer
+from lotnet.linalg.polar import power_of_two
+from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.operators import Kernel, Operator
+
+
+@dataclass(frozen=True)
+class Spectral(Parametrization):
+    """The classic baseline: 1-Lipschitz, but all other singular values are what they are.
+
+    The norm is exact, the largest over the frequencies of the periodic grid. An image with zeros around it is
+    part of that grid, so the same number bounds its convolution.
+    """
+
+    orthogonal = False
+
+    def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        weight = weight / power_of_two(weight.flatten(1))
+        transfers = transfer(weight, geometry.grid) if geometry.kernel_size > 1 else weight.flatten(1)[None]
+        # Only the worst frequency has a gradient, so only there does it cost singular vectors.
+        worst = torch.linalg.matrix_norm(transfers.detach(), ord=2).argmax()
+        norm = torch.linalg.matrix_norm(transfers[worst], ord=2)
+        return Kernel(weight / torch.where(norm > 0, norm, 1), geometry.padding_mode)
