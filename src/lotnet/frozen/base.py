@@ -53,6 +53,10 @@ class FrozenModule(nn.Module, ABC):
         """Right where f(0) = 0; others add what they add."""
         return self.lipschitz_bound() * norm_in
 
+    def orthogonality_error(self) -> float | None:
+        """How far the layer's matrices are from orthonormal; None where it has none. Informative, not proved."""
+        return None
+
     @abstractmethod
     def output_shape(self, shape: Shape) -> Shape: ...
 

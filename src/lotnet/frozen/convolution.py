@@ -9,7 +9,8 @@ from torch import Tensor
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
 from lotnet.linalg.fourier import Grid, convolve, real_blocks, transfer
-from lotnet.linalg.rounding import Upper, product_error, rounding_error
+from lotnet.linalg.polar import deviation
+from lotnet.linalg.rounding import Upper, complex_product_error, dft_error, product_error, rounding_error
 from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
 
 # Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
@@ -17,9 +18,7 @@ from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
 _SHRINK = 1 - 2.0**-20
 
 
-def freeze_operator(
-    operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype
-) -> FrozenModule:
+def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
     """Store a float64 operator for images of `shape` (i, h, w).
 
     A spectrum is kept per frequency, unless the whole matrix of the layer has fewer entries than the real
@@ -124,35 +123,17 @@ class FrozenSpectrum(FrozenConvolution):
     def _prove_lipschitz(self) -> Upper:
         return Upper(float(spectral_norm_bound(self._transfers()).max()))
 
+    def orthogonality_error(self) -> float:
+        return deviation(self._transfers())
+
     def _linear_error(self, norm: Upper) -> Upper:
-        """Five products in a row: two of T, the blocks, two of its transpose; exact factors have norms
-        1 and sqrt 2 (T's halves), L, sqrt 2 and 1, and the stored entries of T's halves err by 8u of their amplitude.
-
-        A half with amplitudes s_r in its rows has `|| |.| ||` at most the Frobenius norm of the amplitudes: sqrt(2h)
-        for the rows' half, whose 2 N h amplitudes are N^(-1/2), and 2 sqrt(w) for the columns' half.
-        """
-        g, dtype = self.grid, self.precision
-        root2, along_rows, along_columns = (
-            Upper(2).sqrt(),
-            Upper(2 * g.height).sqrt(),
-            Upper(4 * g.width).sqrt(),
-        )
-        lipschitz, i = self.lipschitz_bound(), self.real.shape[2]
-
-        def half(terms: int, amplitude: Upper, size: Upper) -> Upper:
-            return rounding_error(
-                terms + 9, amplitude * size, dtype
-            )  # 9: entry errors of 8u, and their product
-
-        error = half(g.height, along_rows, norm)
-        error = root2 * error + half(2 * g.width, along_columns, norm + error)
-        # T is an isometry, so the spectrum has the image's norm. A block row holds 2i terms, and the block
-        # matrix of moduli has norm at most sqrt 2 times that of |W|.
-        block_beta = root2 * float(beta(self._transfers()).max())
-        error = lipschitz * error + product_error(block_beta, 2 * i, norm + error, dtype)
-        size = lipschitz * norm
-        error, size = root2 * error + half(2 * g.half, along_columns, size + error), root2 * size
-        return error + half(2 * g.rows, along_rows, size + error)
+        """T, the blocks, and T transposed; exact, T is an isometry, so norms only change in the middle."""
+        sizes, lipschitz = (self.grid.rows, self.grid.columns), self.lipschitz_bound()
+        error = dft_error(sizes, norm, self.precision)
+        block_beta = float(beta(self._transfers()).max())
+        inner = complex_product_error(block_beta, self.real.shape[2], norm + error, self.precision)
+        error = lipschitz * error + inner
+        return error + dft_error(sizes, lipschitz * norm + error, self.precision)
 
 
 class FrozenDense(FrozenConvolution):

@@ -73,9 +73,7 @@ class FrozenModel(FrozenSequential):
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
         if dtype != self.precision and dtype != torch.float64:
-            raise InputError(
-                "a frozen model can be widened to float64 only: freeze the model again for less precision"
-            )
+            raise InputError("a frozen model can be widened to float64 only: freeze the model again for less precision")
         stages = [_build(_describe(stage), stage.state_dict(), "", dtype) for stage in self]
         return FrozenModel(dtype, dict(self.settings), {}, *stages)
 
@@ -99,24 +97,18 @@ class FrozenModel(FrozenSequential):
             config = json.loads((folder / "config.json").read_text())
             state = load_file(folder / "model.safetensors")
         except FileNotFoundError:
-            raise InputError(
-                f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model"
-            ) from None
+            raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
         except (SafetensorError, json.JSONDecodeError):
             raise InputError(
                 f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`"
             ) from None
         if config.get("format") != FORMAT:
-            raise InputError(
-                f"{folder} has format {config.get('format')}, this lotnet reads {FORMAT}: freeze it again"
-            )
+            raise InputError(f"{folder} has format {config.get('format')}, this lotnet reads {FORMAT}: freeze it again")
         dtype = getattr(torch, config["precision"])
         stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
         model = FrozenModel(dtype, config["settings"], {}, *stages)
         if not model.is_intact():
-            raise InputError(
-                f"the tensors in {folder} are not the ones that were frozen: freeze the model again"
-            )
+            raise InputError(f"the tensors in {folder} are not the ones that were frozen: freeze the model again")
         return model
 
 
@@ -146,13 +138,7 @@ def _describe(module: FrozenModule) -> dict[str, Any]:
 
 def _build(spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: torch.dtype) -> FrozenModule:
     kind = spec["kind"]
-    names = (
-        ["shortcut.", "block."]
-        if kind == "residual"
-        else [f"stages.{n}." for n in range(len(spec["children"]))]
-    )
-    children = [
-        _build(c, state, prefix + name, dtype) for c, name in zip(spec["children"], names, strict=True)
-    ]
+    names = ["shortcut.", "block."] if kind == "residual" else [f"stages.{n}." for n in range(len(spec["children"]))]
+    children = [_build(c, state, prefix + name, dtype) for c, name in zip(spec["children"], names, strict=True)]
     tensors = {name: state[prefix + name] for name in spec["tensors"]}
     return FROZEN[kind](dtype, spec["settings"], tensors, *children)

@@ -64,8 +64,6 @@ class Householder(LipschitzLayer):
 
 def _pairs(x: Tensor) -> tuple[Tensor, Tensor]:
     if x.shape[1] % 2:
-        raise InputError(
-            f"this activation pairs channels and cannot take {x.shape[1]}: use an even number of channels"
-        )
+        raise InputError(f"this activation pairs channels and cannot take {x.shape[1]}: use an even number of channels")
     a, b = x.chunk(2, dim=1)
     return a, b

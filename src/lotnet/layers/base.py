@@ -84,9 +84,7 @@ def same_precision(x: Tensor, weight: Tensor) -> Tensor:
 
 def check_finite(weight: Tensor, name: str) -> None:
     if not torch.isfinite(weight).all():
-        raise InputError(
-            f"the {name} has NaN or infinite entries: lower the learning rate or load a good checkpoint"
-        )
+        raise InputError(f"the {name} has NaN or infinite entries: lower the learning rate or load a good checkpoint")
 
 
 class Cached:
@@ -100,12 +98,7 @@ class Cached:
 
     def get(self, key: Any, source: Tensor, compute: Any) -> Any:
         known = self._source
-        if (
-            known is None
-            or key != self._key
-            or known.device != source.device
-            or not torch.equal(known, source)
-        ):
+        if known is None or key != self._key or known.device != source.device or not torch.equal(known, source):
             self._value = compute()
             self._key, self._source = key, source.detach().clone()
         return self._value

@@ -72,9 +72,7 @@ class OrthogonalConv2d(LipschitzLayer):
         geometry = self._geometry(height, width)
         weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         if self.training:
-            if (
-                not weight.is_cuda
-            ):  # looking costs a synchronisation there; the training loop watches the loss
+            if not weight.is_cuda:  # looking costs a synchronisation there; the training loop watches the loss
                 check_finite(weight, "kernel")
             return self.parametrization.operator(weight, geometry)
         return self._eval_operator.get(
@@ -95,9 +93,7 @@ class OrthogonalConv2d(LipschitzLayer):
         convolution = freeze_operator(operator, (c, h, w), bias, dtype)
         if self.stride == 1:
             return convolution
-        return FrozenSequential(
-            dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution
-        )
+        return FrozenSequential(dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution)
 
     def _geometry(self, height: int, width: int) -> Geometry:
         inner = self.in_channels * self.stride**2
@@ -130,10 +126,14 @@ _named = parametrization  # the constructor's argument has the same name
 def _cast(operator: Operator, device: torch.device, dtype: torch.dtype) -> Operator:
     """The operator with its tensors in another precision or place."""
     if isinstance(operator, Series):
-        return dataclasses.replace(operator, skew=_cast(operator.skew, device, dtype))
+        return dataclasses.replace(operator, skew=_cast_kernel(operator.skew, device, dtype))
+    if isinstance(operator, Kernel):
+        return _cast_kernel(operator, device, dtype)
     if isinstance(operator, Spectrum):
         complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
         return dataclasses.replace(operator, transfers=operator.transfers.to(device, complex_dtype))
-    if isinstance(operator, Kernel):
-        return dataclasses.replace(operator, kernel=operator.kernel.to(device, dtype))
     raise TypeError(f"unknown operator {type(operator).__name__}")
+
+
+def _cast_kernel(operator: Kernel, device: torch.device, dtype: torch.dtype) -> Kernel:
+    return dataclasses.replace(operator, kernel=operator.kernel.to(device, dtype))

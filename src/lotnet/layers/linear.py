@@ -26,9 +26,7 @@ class OrthogonalLinear(LipschitzLayer):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.pixel = OrthogonalConv2d(
-            in_features, out_features, 1, bias=bias, parametrization=parametrization
-        )
+        self.pixel = OrthogonalConv2d(in_features, out_features, 1, bias=bias, parametrization=parametrization)
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)

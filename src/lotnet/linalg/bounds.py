@@ -87,12 +87,8 @@ def series_bound(theta: float, terms: int) -> Upper:
     if not theta < math.inf:
         return Upper(math.inf)
     power = [p * Fraction(theta) ** (2 * j) for j, p in enumerate(_series_squared(terms))]
-    to_bernstein = [
-        [Fraction(math.comb(k, j), math.comb(terms, j)) for j in range(k + 1)] for k in range(terms + 1)
-    ]
-    intervals = [
-        [sum((c * p for c, p in zip(row, power, strict=False)), Fraction(0)) for row in to_bernstein]
-    ]
+    to_bernstein = [[Fraction(math.comb(k, j), math.comb(terms, j)) for j in range(k + 1)] for k in range(terms + 1)]
+    intervals = [[sum((c * p for c, p in zip(row, power, strict=False)), Fraction(0)) for row in to_bernstein]]
     largest = bound = Fraction(1)  # p(0)
     while intervals:
         coefficients = intervals.pop()

@@ -83,9 +83,7 @@ def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
 def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
     """The transpose of `analyse`: back to pixels, the padding cropped."""
     _, o2, b = spectrum.shape
-    columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(
-        grid.rows, 2 * grid.half, -1
-    )
+    columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.rows, 2 * grid.half, -1)
     pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.rows, -1)
     return pixels.view(grid.height, grid.width, o2 // 2, b).permute(3, 2, 0, 1)
 

@@ -1,0 +1,153 @@
+"""Certificates: for each image a prediction and a radius inside which it cannot change.
+
+Claim A (`radius_real`): the real-arithmetic function of the stored tensors keeps its prediction for every input
+closer than the radius. Claim B (`radius_float`): so does the float64 program `model.astype(torch.float64)`, for every
+representable input, in any order of summation. `radius_plain` is the literature's margin / (|w_c - w_j| L) with
+L = 1 / min std: it trusts every layer to be exactly 1-Lipschitz and every operation to be exact.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotnet.certification.rounding import Bounds, bounds
+from lotnet.errors import InputError
+from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.pointwise import FrozenNormalize
+from lotnet.linalg.rounding import unit_roundoff
+
+Claim = Literal["plain", "real", "float"]
+
+_U = unit_roundoff(torch.float64)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One image's."""
+
+    prediction: int
+    label: int | None
+    margin: float
+    radius_plain: float
+    radius_real: float
+    radius_float: float
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Those of a whole set, one tensor for each field, and what they rest on."""
+
+    predictions: Tensor
+    labels: Tensor | None
+    margins: Tensor
+    radii: dict[Claim, Tensor]
+    lipschitz_bound: float
+    """Proved, of the logits' features in pixels."""
+    precision: str
+    not_finite: int
+    """Images with NaN or infinite pixels: radius 0."""
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    def __iter__(self) -> Iterator[Certificate]:
+        for n in range(len(self)):
+            label = None if self.labels is None else int(self.labels[n])
+            radii = (float(self.radii[claim][n]) for claim in ("plain", "real", "float"))
+            yield Certificate(int(self.predictions[n]), label, float(self.margins[n]), *radii)
+
+    def correct(self) -> Tensor:
+        if self.labels is None:
+            raise InputError("accuracies need labels: pass them to certify")
+        return self.predictions == self.labels
+
+    def accuracy(self, radius: float | None = None, claim: Claim = "float") -> float:
+        """Share of images that are classified rightly and, if a radius is given, certified beyond it."""
+        right = self.correct()
+        return float((right if radius is None else right & (self.radii[claim] > radius)).double().mean())
+
+
+def certify(
+    model: FrozenModel,
+    images: Tensor,
+    labels: Tensor | None = None,
+    *,
+    batch_size: int = 250,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Certificates:
+    """Certificates of images with pixels in [0, 1] (b, c, h, w), by the float64 graph of a frozen model."""
+    _check(model, images)
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=2)
+    graph = model.astype(torch.float64)
+    device = next(iter(model.buffers())).device
+    graph = graph.to(device)
+    limits = bounds(graph)
+    std = min((float(m.std.min()) for m in graph.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+    parts = []
+    not_finite = 0
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        for batch in images.split(batch_size):
+            batch = batch.to(device, torch.float64)
+            finite = batch.isfinite().flatten(1).all(dim=1)
+            not_finite += int((~finite).sum())
+            logits = graph(torch.where(finite[:, None, None, None], batch, 0))
+            logits = torch.where(finite[:, None], logits, torch.nan)
+            parts.append([t.cpu() for t in _radii(logits, limits, std)])
+            progress(len(batch))
+    predictions, margin, plain, real, program = (torch.cat(column) for column in zip(*parts, strict=True))
+    radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": program}
+    return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", not_finite)
+
+
+def _radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
+    """Prediction c, smallest margin, and the three radii.
+
+    For every other class j, with m the computed difference of logits, t the rounding of one logit, e that of
+    the features and Lam = ||w_c - w_j||, the real difference at a point x' is at least
+
+        m - t_c - t_j - Lam e - Lam L ||x' - x||,
+
+    which is positive closer than [(m - t_c - t_j) / Lam - e] / L: claim A. The program's difference at x' may be smaller by
+    the same errors once more: claim B. Factors 1 -+ 16u around each step cover the rounding of these formulas themselves.
+    """
+    top, prediction = logits.max(dim=1)
+    lam = limits.pairs.to(logits.device)[prediction]  # b c
+    own = F.one_hot(prediction, logits.shape[1]).bool()
+    gaps = torch.where(own, torch.inf, top[:, None] - logits)
+    errors = limits.logit_error.to(logits.device)
+    errors = errors[prediction][:, None] + errors[None, :]
+
+    def radius(times: int) -> Tensor:
+        won = gaps * (1 - 16 * _U) - times * errors * (1 + 16 * _U)
+        distance = torch.where(lam > 0, won / lam * (1 - 16 * _U), torch.where(won > 0, torch.inf, 0.0))
+        distance = distance - times * limits.feature_error * (1 + 16 * _U)
+        smallest = (distance / limits.lipschitz * (1 - 16 * _U)).amin(dim=1)
+        return torch.nan_to_num(smallest, nan=0.0, posinf=limits.reach).clamp(0.0, limits.reach)
+
+    plain = torch.nan_to_num((gaps / lam * std).amin(dim=1), nan=0.0).clamp_min(0.0)
+    return prediction, torch.nan_to_num(gaps.amin(dim=1), nan=0.0), plain, radius(1), radius(2)
+
+
+def _check(model: FrozenModel, images: Tensor) -> None:
+    if not isinstance(model, FrozenModel):
+        raise InputError(
+            f"a {type(model).__name__} cannot be certified: freeze it first with lotnet.freeze(model, image_size)"
+        )
+    if not model.is_intact():
+        raise InputError("the model's tensors were changed after freezing: freeze it again")
+    if images.ndim != 4 or tuple(images.shape[1:]) != model.input_shape:
+        raise InputError(
+            f"the model was frozen for images of {model.input_shape}, not {tuple(images.shape[1:])}: "
+            "resize them or freeze the model at that size"
+        )
+    if not images.is_floating_point():
+        raise InputError("pixels are floating-point numbers in [0, 1]: divide 8-bit images by 255")
+    finite = images[images.isfinite()]
+    if finite.numel() and not (finite.min() >= 0 and finite.max() <= 1):
+        raise InputError("pixels lie in [0, 1], and some of these do not: divide 8-bit images by 255 and clip")

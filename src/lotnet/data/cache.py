@@ -1,0 +1,101 @@
+"""A prepared data set on disk: one safetensors file, checked whole every time it is read.
+
+Laws:
+
+* tensors `train.images`, `train.labels`, `test.images`, `test.labels`; one metadata entry, JSON, with the
+  format version, the name, the class names, where the data came from, and the SHA-256 of all of that;
+* a file is written under another name and renamed, so that a reader sees the old one, the new one or none;
+* whatever is not exactly what was written is refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lotnet.data.dataset import Dataset, Split
+from lotnet.errors import InputError
+
+VERSION = 1
+_ENTRY = "lotnet.data"
+_TENSORS = ("train.images", "train.labels", "test.images", "test.labels")
+
+
+def root_folder(root: str | Path | None = None) -> Path:
+    """Where prepared sets live: `root`, else the environment variable LOTNET_DATA, else ~/.cache/lotnet."""
+    return Path(root or os.environ.get("LOTNET_DATA") or "~/.cache/lotnet").expanduser()
+
+
+def write(dataset: Dataset, path: Path, origin: str) -> None:
+    """Store a data set; `origin` says what it was read from."""
+    splits = (dataset.train, dataset.test)
+    tensors = dict(zip(_TENSORS, (t for s in splits for t in (s.images, s.labels)), strict=True))
+    tensors = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
+    about = {"version": VERSION, "name": dataset.name, "classes": list(dataset.classes), "origin": origin}
+    about["sha256"] = _digest(about, tensors)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, partial, metadata={_ENTRY: json.dumps(about)})
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())  # the rename must not reach the disk before the contents do
+        partial.chmod(0o644)  # safetensors makes its files private; a cache may be shared
+        partial.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot write {path} ({error}): free space there or choose another folder with LOTNET_DATA"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Dataset:
+    """The data set stored at `path`, or `InputError` where the file is damaged or of another version."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = _header(file)
+            if about["version"] == VERSION:
+                tensors = {key: file.get_tensor(key) for key in _TENSORS}
+                intact = about.pop("sha256") == _digest(about, tensors)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(path) from error
+    if about["version"] != VERSION:
+        raise InputError(
+            f"{path} has format {about['version']}, not {VERSION}: delete it and prepare the data set again"
+        )
+    if not intact:
+        raise _damaged(path)
+    train, test = (Split(tensors[f"{part}.images"], tensors[f"{part}.labels"]) for part in ("train", "test"))
+    return Dataset(about["name"], train, test, tuple(about["classes"]))
+
+
+def origin(path: Path) -> str | None:
+    """What the file says it was read from; None where no readable file of this version is there."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = _header(file)
+        return about["origin"] if about["version"] == VERSION else None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _header(file: safe_open) -> dict:
+    return json.loads((file.metadata() or {})[_ENTRY])
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path} is damaged: delete it and prepare the data set again (`lotnet data prepare`)")
+
+
+def _digest(about: dict, tensors: dict[str, Tensor]) -> str:
+    shapes = {key: [str(tensor.dtype), *tensor.shape] for key, tensor in tensors.items()}
+    digest = hashlib.sha256(json.dumps([about, shapes], sort_keys=True).encode())
+    for key in _TENSORS:
+        digest.update(tensors[key].numpy().data)
+    return digest.hexdigest()

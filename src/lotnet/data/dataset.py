@@ -1,0 +1,152 @@
+"""What a data set is, and the only ways it is ever divided.
+
+Laws (design.md, "Dataset"):
+
+* images are uint8, n x c x h x w, at least one of them, train and test of one shape;
+* labels are int64 in [0, number of classes); there are at least two classes, all differently named;
+* what the model's `Normalize` takes comes from train: a mean per channel and ONE std, in [0, 1] units;
+* validation is a stratified part of train; the test split never chooses anything.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lotnet.data.keyed import permutation
+from lotnet.errors import InputError
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What random change leaves a label true: shifts of up to `padding` pixels, and mirroring if `flip`."""
+
+    padding: int = 4
+    flip: bool = True
+
+
+AUGMENTATION = {
+    "digits": Augmentation(padding=1, flip=False),  # a mirrored 2 is no digit, and 8 pixels bear no shift by 4
+}
+"""The data sets whose recommended augmentation is not `Augmentation()`, that of natural images."""
+
+STD = {
+    "cifar10": 0.2507,
+    "cifar100": 0.2507,
+}
+"""Scalar stds fixed by the literature; any other set's is computed by the formula that gives CIFAR-10's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images and their labels, checked once, here."""
+
+    images: Tensor  # n c h w, uint8
+    labels: Tensor  # n, int64
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            found = f"{self.images.dtype} of {self.images.ndim} dimensions"
+            raise InputError(f"images must be uint8, n x c x h x w, not {found}: convert them first")
+        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+            found = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
+            raise InputError(f"labels must be int64, one for each of {len(self.images)} images, not {found}")
+        if not self.images.numel():
+            raise InputError("a split without images cannot be used: add images to it")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, index: Tensor | slice) -> Split:
+        """The images that a boolean mask, integer index or slice picks, in that order."""
+        return Split(self.images[index], self.labels[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A named pair of splits over the same classes."""
+
+    name: str
+    train: Split
+    test: Split
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.classes)) < len(self.classes):
+            raise InputError(f"{self.name} has two classes of one name: rename one of them")
+        if len(self.classes) < 2:
+            raise InputError(f"{self.name} has {len(self.classes)} class(es): a classifier needs at least two")
+        if self.train.images.shape[1:] != self.test.images.shape[1:]:
+            shapes = f"{tuple(self.train.images.shape[1:])} and {tuple(self.test.images.shape[1:])}"
+            raise InputError(f"{self.name} has train and test images of shapes {shapes}: resize them alike")
+        for part, split in (("train", self.train), ("test", self.test)):
+            low, high = int(split.labels.min()), int(split.labels.max())
+            if low < 0 or high >= len(self.classes):
+                allowed = f"0 to {len(self.classes) - 1}"
+                raise InputError(
+                    f"{self.name} has {part} labels from {low} to {high}: renumber them to lie in {allowed}"
+                )
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        c, h, w = self.train.images.shape[1:]
+        return c, h, w
+
+    @property
+    def augmentation(self) -> Augmentation:
+        """The recommended one for this data set."""
+        return AUGMENTATION.get(self.name, Augmentation())
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel of train, in [0, 1]."""
+        return tuple(mean for mean, _ in self._moments)
+
+    @property
+    def std(self) -> float:
+        """One scalar for all channels: the data set's entry in `STD`, else the mean of the channels' stds."""
+        if self.name in STD:
+            return STD[self.name]
+        std = sum(std for _, std in self._moments) / len(self._moments)
+        if std == 0:
+            raise InputError(f"{self.name} has training images of one single colour: check the files")
+        return std
+
+    @cached_property
+    def _moments(self) -> list[tuple[float, float]]:
+        """Mean and std of each channel, from exact integer sums: every machine gets the same digits."""
+        moments = []
+        for channel in self.train.images.unbind(1):
+            histogram = torch.bincount(channel.flatten(), minlength=256).tolist()
+            n = sum(histogram)
+            first = sum(value * count for value, count in enumerate(histogram))
+            second = sum(value**2 * count for value, count in enumerate(histogram))
+            moments.append((first / (255 * n), math.sqrt(n * second - first**2) / (255 * n)))
+        return moments
+
+
+def validation_split(train: Split, fraction: float = 0.05, seed: int = 0) -> tuple[Split, Split]:
+    """(train, validation): a stratified `fraction` of train is held out; both keep their order."""
+    held = stratified(train.labels, fraction, seed)
+    return train.select(~held), train.select(held)
+
+
+def stratified(labels: Tensor, fraction: float, seed: int) -> Tensor:
+    """A boolean mask of about `fraction` of every class, a function of the labels and the seed alone.
+
+    From a class of two or more it takes at least one and leaves at least one; a class of one is left whole.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"a split by the fraction {fraction} leaves one side empty: choose one between 0 and 1")
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    order = permutation(len(labels), seed)
+    for label in labels.unique():
+        members = order[labels[order] == label]
+        count = min(max(round(fraction * len(members)), 1), len(members) - 1)
+        chosen[members[:count]] = True
+    return chosen

@@ -1,0 +1,28 @@
+"""The default data set: 8 x 8 handwritten digits, part of the package.
+
+Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+Repository, 1998 (doi 10.24432/C50P49, CC BY 4.0), the 1797 images that scikit-learn ships. Grey levels 0..16
+are scaled to 0..255 and rounded; one channel; a stratified fifth of the images (seed 0) is the test split.
+`tests/data/test_digits.py` rebuilds the file from scikit-learn and compares.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lotnet.data import cache
+from lotnet.data.dataset import Dataset
+from lotnet.data.source import Source
+
+FILE = Path(__file__).with_name("digits.safetensors")
+
+
+def read(_: str = "") -> Dataset:
+    """The embedded set; there is no other place to read it from."""
+    return cache.read(FILE)
+
+
+SOURCE = Source(
+    about="1797 handwritten digits, grey, 8 x 8, 10 classes, part of the package",
+    read=read,
+)

@@ -1,0 +1,53 @@
+"""Tiny ImageNet: 200 classes, 64 x 64 (Stanford CS231n, http://cs231n.stanford.edu/tiny-imagenet-200.zip).
+
+Its own test images have no published labels, so its validation images are the test split. Classes are
+WordNet ids in sorted order, those of `wnids.txt` where it is there. Its grey images become RGB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from lotnet.data.dataset import Dataset, Split
+from lotnet.data.images import decode_all, image_files
+from lotnet.data.source import Source
+from lotnet.errors import InputError
+
+SIDE = 64
+
+
+def read(origin: str) -> Dataset:
+    """From the unpacked folder, or the one that holds it."""
+    path = Path(origin).expanduser()
+    inner = path / "tiny-imagenet-200"
+    path = inner if inner.is_dir() else path
+    annotations = path / "val" / "val_annotations.txt"
+    if not (path / "train").is_dir() or not annotations.is_file():
+        raise InputError(f"{path} lacks train or val/val_annotations.txt: pass what tiny-imagenet-200.zip unpacks to")
+    listed = path / "wnids.txt"
+    folders = (entry.name for entry in (path / "train").iterdir() if entry.is_dir())
+    classes = sorted(listed.read_text().split() if listed.is_file() else folders)
+    number = {wnid: label for label, wnid in enumerate(classes)}
+
+    train = [(file, label) for wnid, label in number.items() for file in image_files(path / "train" / wnid / "images")]
+    test = []
+    for line in annotations.read_text().splitlines():
+        fields = line.split("\t")  # file name, WordNet id, bounding box
+        if len(fields) < 2 or fields[1] not in number or Path(fields[0]).name != fields[0]:
+            raise InputError(f"{annotations} has the line {line!r}, which names no known class: unpack it again")
+        test.append((path / "val" / "images" / fields[0], number[fields[1]]))
+    return Dataset("tiny-imagenet", _split(train), _split(test), tuple(classes))
+
+
+def _split(pairs: list[tuple[Path, int]]) -> Split:
+    files = [file for file, _ in pairs]
+    return Split(decode_all(files, SIDE), torch.tensor([label for _, label in pairs], dtype=torch.int64))
+
+
+SOURCE = Source(
+    about="110 000 colour images, 64 x 64, 200 classes",
+    read=read,
+    origins=("DIR",),
+)

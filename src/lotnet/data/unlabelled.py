@@ -1,0 +1,59 @@
+"""Images whose labels the learner may not see, for self-training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotnet.data.dataset import Split, stratified
+from lotnet.data.images import decode_all, image_files
+from lotnet.data.unpickle import load_arrays
+from lotnet.errors import InputError
+
+
+def unlabelled(source: str | Path, side: int) -> Tensor:
+    """Images n c h w, uint8: all those below a folder, or those of a pickle such as Carmon et al.'s 500K."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        files = image_files(path)
+        if not files:
+            raise InputError(f"{path} holds no images: add some or pass another folder")
+        return decode_all(files, side)
+    images = pseudo_labelled(path).images
+    if images.shape[2:] != (side, side):
+        found = f"{images.shape[2]} x {images.shape[3]}"
+        raise InputError(f"{path} has images of {found} pixels: train on that side, not on {side}")
+    return images
+
+
+def pseudo_labelled(path: str | Path) -> Split:
+    """The 500K images of Y. Carmon et al., "Unlabeled Data Improves Adversarial Robustness" (2019).
+
+    Their pickle is a dict of `data`, n h w c uint8, and `extrapolated_targets`, the labels their model gave.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise InputError(f"{path} does not exist: pass a folder of images or ti_500K_pseudo_labeled.pickle")
+    with path.open("rb") as file:
+        content = load_arrays(file, path)
+    try:
+        pixels = content["data"]
+        labels = np.array(content["extrapolated_targets"], np.int64)
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 4:
+            raise ValueError("the images are no n x h x w x c array of uint8")
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is not a dict of 'data' and 'extrapolated_targets': get it again") from error
+    return Split(torch.from_numpy(np.array(pixels.transpose(0, 3, 1, 2), order="C")), torch.from_numpy(labels))
+
+
+def hide_labels(train: Split, labelled_fraction: float, seed: int = 0) -> tuple[Split, Tensor, Tensor]:
+    """(labelled split, images of the rest, their hidden labels), stratified.
+
+    The hidden labels are for measuring pseudo-labels, never for training.
+    """
+    shown = stratified(train.labels, labelled_fraction, seed)
+    hidden = train.select(~shown)
+    return train.select(shown), hidden.images, hidden.labels

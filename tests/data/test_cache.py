@@ -1,0 +1,93 @@
+"""Prepared files: what comes back is what was written, or a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from lotnet.data import cache
+from lotnet.errors import InputError
+
+
+@pytest.fixture
+def stored(dataset, tmp_path):
+    path = tmp_path / "sub" / "toy.safetensors"
+    cache.write(dataset, path, "here")
+    return path
+
+
+def test_round_trip(dataset, stored):
+    back = cache.read(stored)
+    assert (back.name, back.classes) == (dataset.name, dataset.classes)
+    for one, other in ((dataset.train, back.train), (dataset.test, back.test)):
+        assert torch.equal(one.images, other.images)
+        assert torch.equal(one.labels, other.labels)
+    assert cache.origin(stored) == "here"
+    assert [entry.name for entry in stored.parent.iterdir()] == [stored.name]  # no partial file stays
+
+
+@pytest.mark.parametrize("where", [0.0, 0.001, 0.3, 0.6, 0.999], ids=str)
+def test_every_flipped_byte_is_noticed(stored, where):
+    data = bytearray(stored.read_bytes())
+    data[int(where * len(data))] ^= 1
+    stored.write_bytes(data)
+    with pytest.raises(InputError, match=r"delete it and prepare the data set again"):
+        cache.read(stored)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 200, 0.5, 0.999], ids=str)
+def test_truncation_is_noticed(stored, kept):
+    data = stored.read_bytes()
+    stored.write_bytes(data[: kept if isinstance(kept, int) else int(kept * len(data))])
+    with pytest.raises(InputError, match="damaged"):
+        cache.read(stored)
+
+
+def _with_header(path, **changes):
+    with safe_open(path, framework="pt") as file:
+        about = json.loads(file.metadata()["lotnet.data"])
+    save_file(load_file(path), path, metadata={"lotnet.data": json.dumps(about | changes)})
+
+
+def test_changed_class_names_are_noticed(stored):
+    _with_header(stored, classes=["a", "c", "b", "d"])
+    with pytest.raises(InputError, match="damaged"):
+        cache.read(stored)
+
+
+def test_another_version_is_named(stored):
+    _with_header(stored, version=99)
+    with pytest.raises(InputError, match="has format 99, not 1: delete it"):
+        cache.read(stored)
+    assert cache.origin(stored) is None
+
+
+def test_a_stranger_s_safetensors_file_is_refused(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"weight": torch.zeros(2)}, path)
+    with pytest.raises(InputError, match="damaged"):
+        cache.read(path)
+
+
+def test_failed_write_keeps_the_old_file(dataset, stored, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    before = stored.read_bytes()
+    monkeypatch.setattr(cache, "save_file", full)
+    with pytest.raises(InputError, match=r"No space left.*free space"):
+        cache.write(dataset, stored, "again")
+    assert stored.read_bytes() == before
+    assert len(list(stored.parent.iterdir())) == 1
+
+
+def test_root_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("LOTNET_DATA", raising=False)
+    assert cache.root_folder().parts[-2:] == (".cache", "lotnet")
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path))
+    assert cache.root_folder() == tmp_path
+    assert cache.root_folder(tmp_path / "other") == tmp_path / "other"

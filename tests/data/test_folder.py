@@ -1,0 +1,172 @@
+"""Folders of images: both layouts, resizing, the kept copy, and every way they go wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lotnet import data
+from lotnet.data import folder, images
+from lotnet.data.images import decode, decode_all
+from lotnet.errors import InputError
+
+BOTH = {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2}
+
+
+def test_divided_folder(image_folder, tmp_path):
+    root = image_folder(BOTH)
+    dataset = data.load(f"folder:{root}", tmp_path / "cache")
+    assert dataset.classes == ("ant", "cat")
+    assert dataset.shape == (3, 32, 32)
+    assert dataset.train.labels.tolist() == [0, 0, 1, 1, 1]
+    assert dataset.test.labels.tolist() == [0, 0, 1]
+    with Image.open(root / "train" / "cat" / "001.png") as image:
+        assert np.array_equal(dataset.train.images[3].permute(1, 2, 0).numpy(), np.asarray(image))
+    assert dataset.augmentation == data.Augmentation()
+
+
+def test_one_level_is_split_by_seed(image_folder, tmp_path):
+    name = f"folder:{image_folder({'a': 10, 'b': 15, 'train': 5})}"  # a class may be called train
+    first, again = data.load(name, tmp_path / "one"), data.load(name, tmp_path / "two")
+    assert first.classes == ("a", "b", "train")
+    assert torch.bincount(first.test.labels).tolist() == [2, 3, 1]
+    assert len(first.train) == 24
+    assert torch.equal(first.test.images, again.test.images)
+
+
+def test_sides(image_folder, tmp_path):
+    name = f"folder:{image_folder(BOTH, size=(50, 40))}"
+    assert data.load(name, tmp_path).shape == (3, 32, 32)
+    assert data.load(name, tmp_path, side=48).shape == (3, 48, 48)
+    assert data.load(name, tmp_path, side=7).shape == (3, 7, 7)
+
+
+def test_kept_copy_is_used_until_the_images_change(image_folder, tmp_path, monkeypatch):
+    root = image_folder(BOTH)
+    cache, name = tmp_path / "cache", f"folder:{root}"
+    first = data.load(name, cache)
+    decoded = []
+    monkeypatch.setattr(folder, "decode_all", lambda *args: decoded.append(args) or decode_all(*args))
+    assert torch.equal(data.load(name, cache).train.images, first.train.images)
+    assert not decoded
+    file = root / "train" / "cat" / "000.png"
+    os.utime(file, ns=(1, 1))
+    data.load(name, cache)
+    assert decoded
+    assert len(list(cache.iterdir())) == 1
+    damaged = next(cache.iterdir())
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    assert torch.equal(data.load(name, cache).train.images, first.train.images)
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        ({"a": 3}, "only the class folder 'a': put the images into at least two folders"),
+        ({"train/a": 3, "test/a": 2}, "only the class folder 'a'"),
+        ({}, "is not a folder"),
+        ({"a": 3, "b": 0}, "b holds no images: add some or remove the folder"),
+        ({"a": 1, "b": 1}, "one image per class"),
+        ({"train/a": 1, "train/b": 1}, "has train but no test"),
+        ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
+    ],
+)
+def test_wrong_folders_are_a_sentence(counts, sentence, image_folder, tmp_path):
+    root = image_folder(counts)
+    with pytest.raises(InputError, match=sentence):
+        data.load(f"folder:{root}", tmp_path / "cache")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", "half a PNG"], ids=["empty", "text", "truncated"])
+def test_an_undecodable_image_is_named(content, image_folder, tmp_path):
+    root = image_folder({"a": 3, "b": 3})
+    bad = root / "b" / "001.png"
+    bad.write_bytes(bad.read_bytes()[:900] if isinstance(content, str) else content)
+    with pytest.raises(InputError, match=r"b/001\.png does not decode as an 8- or 16-bit image: remove or replace it"):
+        data.load(f"folder:{root}", tmp_path / "cache")
+
+
+def test_clutter_is_not_an_image(image_folder, tmp_path):
+    root = image_folder(BOTH)
+    (root / "train" / ".DS_Store").write_bytes(b"x")
+    (root / "train" / "cat" / "Thumbs.db").write_bytes(b"x")
+    (root / "train" / ".hidden").mkdir()
+    assert len(data.load(f"folder:{root}", tmp_path / "cache").train) == 5
+
+
+def _png_claiming(width: int, height: int) -> io.BytesIO:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        length, checksum = len(content), zlib.crc32(kind + content)
+        return struct.pack(">I", length) + kind + content + struct.pack(">I", checksum)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return io.BytesIO(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")))
+
+
+@pytest.mark.parametrize("side", [8_100, 10_000, 1_000_000])
+def test_decompression_bombs_are_refused_unopened(side):
+    with pytest.raises(InputError, match=r"bomb\.png .*: scale it down first"):
+        decode(_png_claiming(side, side), 32, name="bomb.png")
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> io.BytesIO:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK"])
+def test_every_mode_becomes_rgb(mode):
+    kind = "TIFF" if mode == "CMYK" else "PNG"
+    assert decode(encoded(Image.new(mode, (9, 9)), kind), 9).shape == (3, 9, 9)
+
+
+def test_sixteen_bit_grey_is_scaled_not_clipped():
+    levels = np.array([[0, 256, 32768, 65535]] * 4, dtype=np.uint16)
+    assert decode(encoded(Image.fromarray(levels)), 4)[:, 0].tolist() == [[0, 1, 128, 255]] * 3
+
+
+def test_floating_point_images_are_refused():
+    with pytest.raises(InputError, match="does not decode as an 8- or 16-bit image"):
+        decode(encoded(Image.new("F", (4, 4)), "TIFF"), 4)
+
+
+def test_the_centre_is_kept():
+    pixels = np.zeros((40, 100, 3), dtype=np.uint8)
+    pixels[:, 30:70] = 255
+    assert decode(encoded(Image.fromarray(pixels)), 10).min() == 255
+
+
+def test_reduction_filters_what_it_removes():
+    checkers = ((np.indices((64, 64)).sum(0) % 2) * 255).astype(np.uint8)
+    assert (decode(encoded(Image.fromarray(checkers)), 8).int() - 127).abs().max() <= 6
+
+
+def test_cameras_may_have_been_turned():
+    pixels = np.zeros((16, 16, 3), dtype=np.uint8)
+    pixels[:8] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 3  # upside down
+    turned = decode(encoded(Image.fromarray(pixels), "PNG", exif=exif), 16)
+    assert turned[:, :8].max() == 0
+    assert turned[:, 8:].min() == 255
+
+
+def test_a_large_photograph_comes_down_like_a_small_one():
+    ramp = np.broadcast_to(np.linspace(0, 255, 2000).astype(np.uint8)[:, None, None], (2000, 2000, 3))
+    photo = decode(encoded(Image.fromarray(ramp.copy()), "JPEG", quality=95), 16)
+    expected = torch.linspace(8, 247, 16)[None, :, None].expand(3, 16, 16)
+    assert (photo - expected).abs().max() < 3
+
+
+def test_limit_is_below_pillow_s():
+    assert images.LARGEST < Image.MAX_IMAGE_PIXELS

@@ -1,0 +1,75 @@
+"""Images without labels, from folders and from the 500K pickle."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from lotnet.data import pseudo_labelled, unlabelled
+from lotnet.errors import InputError
+
+
+@pytest.fixture
+def pickled(tmp_path):
+    rng = np.random.default_rng(0)
+    content = {
+        "data": rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8),
+        "extrapolated_targets": rng.integers(0, 10, 12),
+    }
+    path = tmp_path / "ti_500K_pseudo_labeled.pickle"
+    path.write_bytes(pickle.dumps(content))
+    return path, content
+
+
+def test_pickle(pickled):
+    path, content = pickled
+    split = pseudo_labelled(path)
+    assert np.array_equal(split.images.permute(0, 2, 3, 1).numpy(), content["data"])
+    assert split.labels.tolist() == content["extrapolated_targets"].tolist()
+    assert split.images.is_contiguous()
+    assert torch.equal(unlabelled(path, 32), split.images)
+
+
+def test_pickle_of_another_side(pickled):
+    with pytest.raises(InputError, match="32 x 32 pixels: train on that side, not on 64"):
+        unlabelled(pickled[0], 64)
+
+
+def test_folder_of_any_depth(image_folder):
+    root = image_folder({"x": 2, "deep/y": 3}, size=(40, 30))
+    assert unlabelled(str(root), 16).shape == (5, 3, 16, 16)
+
+
+def test_empty_folder_and_missing_path(tmp_path):
+    with pytest.raises(InputError, match="holds no images"):
+        unlabelled(tmp_path, 32)
+    with pytest.raises(InputError, match="does not exist: pass a folder of images or ti_500K"):
+        unlabelled(tmp_path / "missing", 32)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[1, 2], {"data": np.zeros((2, 4, 4, 3), np.uint8)}, {"data": [1], "extrapolated_targets": [1]}],
+    ids=["list", "no targets", "no array"],
+)
+def test_other_pickles_are_a_sentence(content, tmp_path):
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(InputError, match="is not a dict of 'data' and 'extrapolated_targets'"):
+        unlabelled(path, 32)
+
+
+def test_a_program_is_refused(tmp_path):
+    class Program:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "mark"),)
+
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps({"data": Program()}))
+    with pytest.raises(InputError, match="refused"):
+        unlabelled(path, 32)
+    assert not (tmp_path / "mark").exists()

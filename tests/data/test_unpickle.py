@@ -1,0 +1,129 @@
+"""The restricted unpickler: arrays come through whatever wrote them, programs do not."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import os
+import pickle
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lotnet.data.unpickle import load_arrays
+from lotnet.errors import InputError
+
+ARRAYS = [
+    np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
+    np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
+    np.arange(5, dtype=">i8"),
+    np.array([True, False]),
+    np.array(3.5),
+    np.zeros((0, 3), dtype=np.float16),
+]
+
+
+def load(data: bytes):
+    return load_arrays(io.BytesIO(data), "the file")
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype.str}{a.shape}")
+def test_arrays_in_containers_come_back(array, protocol):
+    content = {"data": array, "labels": [1, 2, (3, None)], "name": "x", b"raw": b"\x00\xff", "scale": 0.5}
+    back = load(pickle.dumps(content, protocol))
+    assert np.array_equal(back.pop("data"), content.pop("data"))
+    assert back == content
+
+
+def test_numpy_scalars_become_numbers():
+    assert load(pickle.dumps([np.int64(7), np.float32(0.5)])) == [7, 0.5]
+
+
+def test_python_2_pickle_of_an_old_numpy():
+    # What CIFAR's authors wrote: protocol 2, byte strings, numpy.core.
+    short = lambda text: b"U" + bytes([len(text)]) + text  # noqa: E731
+    data = (
+        b"\x80\x02}" + short(b"data") + b"cnumpy.core.multiarray\n_reconstruct\n"
+        b"cnumpy\nndarray\nK\x00\x85" + short(b"b") + b"\x87R(K\x01K\x02K\x02\x86"
+        b"cnumpy\ndtype\n" + short(b"u1") + b"K\x00K\x01\x87R"
+        b"(K\x03" + short(b"|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+        b"\x89" + short(b"\x01\x02\x03\xff") + b"tbs."
+    )
+    assert load(data)["data"].tolist() == [[1, 2], [3, 255]]
+
+
+class _Program:
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        lambda mark: _Program(os.system, f"touch {mark}"),
+        lambda mark: _Program(eval, f"open({str(mark)!r}, 'w')"),
+        lambda mark: _Program(open, str(mark), "w"),
+        lambda mark: {"data": [np.zeros(2), _Program(os.mkdir, str(mark))]},
+        lambda mark: _Program(getattr, "", "format"),
+        lambda mark: collections.OrderedDict(a=1),
+        lambda mark: np.array([{}], dtype=object),
+        lambda mark: np.zeros(2, dtype=[("a", "i4"), ("b", "f8")]),
+        lambda mark: {1, 2},
+    ],
+    ids=["system", "eval", "open", "nested", "getattr", "class", "objects", "structured", "set"],
+)
+def test_programs_are_refused_and_do_not_run(hostile, protocol, tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises(InputError, match="the file"):
+        load(pickle.dumps(hostile(mark), protocol))
+    assert not mark.exists()
+
+
+def test_refusal_names_what_was_asked_for():
+    with pytest.raises(InputError, match=r"asks for (posix|nt)\.system, which no file of arrays needs: get it"):
+        load(pickle.dumps(_Program(os.system, "true")))
+
+
+def test_admitted_names_cannot_be_changed_or_kept():
+    changed = b"cnumpy\ndtype\n}U\x04nameU\x01xsb."  # BUILD with a dict, onto the stand-in
+    bare = b"cnumpy\nndarray\n."
+    called = b"cnumpy\nndarray\n(K\x02tR."
+    for data in (changed, bare, called):
+        with pytest.raises(InputError, match="refused"):
+            load(b"\x80\x02" + data)
+
+
+def test_a_list_shared_exponentially_often_costs_no_time():
+    value: list = []
+    for _ in range(100):
+        value = [value, value]
+    assert len(load(pickle.dumps(value))) == 2
+
+
+def test_a_cycle_is_a_sentence():
+    value: list = []
+    value.append(value)
+    with pytest.raises(InputError, match="not a readable pickle"):
+        load(pickle.dumps(value))
+
+
+def test_a_huge_claim_is_a_sentence():
+    with pytest.raises(InputError):
+        load(b"\x80\x05\x8e" + struct.pack("<Q", 2**60) + b"x.")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_load_or_are_a_sentence(data):
+    whole = pickle.dumps({"data": ARRAYS[0]}, 2)
+    for broken in (data, whole[: len(data)], data + whole, whole[: len(data)] + data):
+        with contextlib.suppress(InputError):
+            load(broken)
