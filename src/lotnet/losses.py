@@ -29,7 +29,7 @@ class Loss(ABC):
 
     @abstractmethod
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor: ...
 
 
@@ -38,7 +38,7 @@ class CrossEntropy(Loss):
     """Plain cross-entropy."""
 
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         return F.cross_entropy(logits, labels)
 
@@ -57,7 +57,7 @@ class CReg(Loss):
             raise ValueError(f"CReg works on the radius or the margin, not on {self.on!r}")
 
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         certificate = F.relu(margins(logits, labels)) / math.sqrt(2)
         if self.on == "radius":
@@ -75,7 +75,7 @@ class OffsetCrossEntropy(Loss):
     """T, likewise."""
 
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
         shifted = logits - offset * F.one_hot(labels, logits.shape[1])
@@ -94,7 +94,7 @@ class LogitAnnealing(Loss):
     """How fast won examples lose weight."""
 
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
         shifted = (logits - offset * F.one_hot(labels, logits.shape[1])) / temperature
@@ -110,7 +110,7 @@ class EMMA(Loss):
     """eps in pixels, reached at half of the training and kept."""
 
     def __call__(
-        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         reach = (
             self.radius * min(1.0, 2 * progress) * lipschitz * pairwise[labels]

@@ -13,12 +13,14 @@ from lotnet.linalg.fourier import (
     analyse,
     column_basis,
     convolve,
+    distinct_transfers,
+    expand,
     full_kernel,
-    real_blocks,
     row_basis,
     synthesise,
     transfer,
 )
+from lotnet.linalg.planar import real_blocks
 from lotnet.parametrizations.operators import Kernel
 
 CPU = torch.device("cpu")
@@ -45,6 +47,7 @@ def test_the_transform_is_an_isometry_with_its_transpose_as_inverse(grid: Grid) 
     assert synthesise(z, grid).norm() <= z.norm() * (1 + 1e-13)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same'")
 @settings(deadline=None, max_examples=60)
 @given(grids, st.integers(1, 5), st.sampled_from(("zeros", "circular")))
 def test_equals_the_convolution_of_pytorch(grid: Grid, k: int, padding_mode: str) -> None:
@@ -100,6 +103,18 @@ def test_the_operator_of_any_transfers_is_real_and_bounded_by_them(grid: Grid) -
     y = convolve(x, real_blocks(transfers), grid)
     assert not y.is_complex()
     assert y.norm() <= x.norm() * (1 + 1e-13)
+
+
+@settings(deadline=None, max_examples=60)
+@given(grids, st.integers(1, 5))
+def test_distinct_transfers_expand_to_all(grid: Grid, k: int) -> None:
+    if k > min(grid.rows, grid.columns):
+        return
+    kernel = torch.randn(3, 2, k, k, dtype=torch.float64)
+    reals, pairs = distinct_transfers(kernel, grid)
+    # Each real frequency stands for itself, each complex one for two of the full spectrum.
+    assert len(reals) + 2 * len(pairs) == grid.rows * grid.columns
+    assert torch.allclose(expand(reals, pairs, grid), transfer(kernel, grid), atol=1e-13)
 
 
 def test_real_blocks_act_on_stacked_parts() -> None:

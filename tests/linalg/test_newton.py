@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from literal_lot import newton_polar
 from torch import Tensor
 
+from literal_lot import newton_polar
 from lotnet.linalg.newton import largest_singular_values, newton_error_bound, newton_iterates
 
 
@@ -24,8 +24,10 @@ def test_the_last_iterate_is_the_papers_result(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("shape", ((4, 4), (3, 6), (6, 3)))
 def test_singular_values_rise_from_below(shape: tuple[int, int]) -> None:
     every = torch.stack([torch.linalg.svdvals(w) for w in newton_iterates(matrices(*shape), 25)])
-    assert (every.diff(dim=0) >= -1e-12).all()
-    assert every.max() <= 1 + 1e-12
+    # A tall V has a singular V V*, where Z grows by 1.5 a step and its rounding errors with it.
+    rounding = 1e-12 if shape[0] <= shape[1] else 1e-9
+    assert (every.diff(dim=0) >= -rounding).all()
+    assert every.max() <= 1 + rounding
     assert every[-1].min() >= 1 - 1e-6
     largest = largest_singular_values(matrices(*shape), 25)
     assert torch.allclose(largest, every[..., 0], atol=1e-12)

@@ -113,8 +113,9 @@ def _radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
 
         m - t_c - t_j - Lam e - Lam L ||x' - x||,
 
-    which is positive closer than [(m - t_c - t_j) / Lam - e] / L: claim A. The program's difference at x' may be smaller by
-    the same errors once more: claim B. Factors 1 -+ 16u around each step cover the rounding of these formulas themselves.
+    which is positive closer than [(m - t_c - t_j) / Lam - e] / L: claim A. The program's difference at x' may be
+    smaller by the same errors once more: claim B. Factors 1 -+ 16u around each step cover the rounding of these
+    formulas themselves.
     """
     top, prediction = logits.max(dim=1)
     lam = limits.pairs.to(logits.device)[prediction]  # b c
@@ -146,6 +147,8 @@ def _check(model: FrozenModel, images: Tensor) -> None:
             f"the model was frozen for images of {model.input_shape}, not {tuple(images.shape[1:])}: "
             "resize them or freeze the model at that size"
         )
+    if not len(images):
+        raise InputError("there are no images to certify: pass at least one")
     if not images.is_floating_point():
         raise InputError("pixels are floating-point numbers in [0, 1]: divide 8-bit images by 255")
     finite = images[images.isfinite()]

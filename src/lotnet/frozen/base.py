@@ -34,7 +34,8 @@ class FrozenModule(nn.Module, ABC):
 
     def lipschitz_bound(self) -> Upper:
         """Proved once and kept until a buffer is touched."""
-        state = tuple((b.data_ptr(), b._version) for b in self.buffers())
+        # Tensors made in inference mode have no version; they cannot be changed in place outside it either.
+        state = tuple((b.data_ptr(), 0 if b.is_inference() else b._version) for b in self.buffers())
         if self._proved is None or self._proved[0] != state:
             self._proved = (state, self._prove_lipschitz())
         return self._proved[1]

@@ -1,5 +1,6 @@
 """Frozen convolutions. The form is a fixed function of the operator and the image's shape: see `freeze_operator`."""
 
+import math
 from typing import Any
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
-from lotnet.linalg.fourier import Grid, convolve, real_blocks, transfer
+from lotnet.linalg.fourier import Grid, convolve, transfer
+from lotnet.linalg.planar import real_blocks
 from lotnet.linalg.polar import deviation
 from lotnet.linalg.rounding import Upper, complex_product_error, dft_error, product_error, rounding_error
 from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
@@ -111,6 +113,14 @@ class FrozenSpectrum(FrozenConvolution):
         super().__init__(precision, settings, tensors)
         self.grid = Grid(settings["height"], settings["width"], settings["padding"])
         self._blocks: Tensor | None = None
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._blocks = None  # `to`, `double` and the like change what it was made of
+        return super()._apply(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._blocks = None
+        super()._load_from_state_dict(*args, **kwargs)
 
     def apply_linear(self, x: Tensor) -> Tensor:
         if self._blocks is None or self._blocks.device != x.device:
@@ -219,22 +229,23 @@ class FrozenSeries(FrozenKernel):
 def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:
     """Proved norm of a spatial convolution on images of this size.
 
-    It is a piece (padding and cropping are adjoint contractions) of a circular convolution: on the image itself when that
-    is periodic, else on one large enough that nothing wraps around. A circular convolution dilated by d on d n pixels
-    acts on d interleaved images of n pixels each, so its transfer matrices are those of the plain kernel on n pixels.
+    It is a piece (padding and cropping are adjoint contractions) of a circular convolution: on the image itself
+    when that is periodic, else on one large enough that nothing wraps around. A circular convolution dilated by d
+    on n pixels has at frequency f the transfer matrix of the plain kernel at d f / n, and these are the multiples of
+    g / n, g = gcd(d, n): those of the plain kernel on n / g pixels. Where that is fewer than the kernel has, any
+    multiple of it will do, which has the same frequencies and more.
     """
     kh, kw = operator.kernel.shape[-2:]
     rows, columns = height + operator.extra[0], width + operator.extra[1]
     dh, dw = operator.dilation
     if kh == kw == 1:
         grid = Grid(1, 1)  # every pixel alike: one matrix at all frequencies
-    elif operator.padding_mode == "circular" and rows % dh == 0 and columns % dw == 0:
-        grid = Grid(rows // dh, columns // dw)
+    elif operator.padding_mode == "circular":
+        rows, columns = rows // math.gcd(rows, dh), columns // math.gcd(columns, dw)
+        grid = Grid(rows * -(-kh // rows), columns * -(-kw // columns))
     else:  # n + k - 1 interleaved pixels hold everything that a phase touches
         grid = Grid(-(-rows // dh) + kh - 1, -(-columns // dw) + kw - 1)
     kernel = operator.kernel.double()
-    if kh > grid.rows or kw > grid.columns:
-        raise ValueError("a kernel larger than its periodic image has no transfer matrices")
     transfers = transfer(kernel, grid)
     # The computed transfer matrices err: each entry is a sum of kh kw products with phases known to 8u.
     slack = rounding_error(kh * kw + 16, Upper(2).sqrt() * float(beta_conv(kernel)), torch.float64)

@@ -60,15 +60,15 @@ class FrozenModel(FrozenSequential):
         return tuple(self.settings["input_shape"])
 
     def checksum(self) -> str:
-        """Of the numbers, not of their precision: float32 tensors and their float64 copies agree."""
-        digest = hashlib.sha256()
+        """Of the stages, their settings and their numbers, not of the precision: float32 and its float64 copy agree."""
+        digest = hashlib.sha256(json.dumps([_describe(stage) for stage in self]).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(f"{name}{list(tensor.shape)}".encode())
             digest.update(tensor.double().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
     def is_intact(self) -> bool:
-        """Whether the tensors are the ones that were frozen."""
+        """Whether stages and tensors are the ones that were frozen."""
         return self.checksum() == self.settings["checksum"]
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
@@ -98,17 +98,23 @@ class FrozenModel(FrozenSequential):
             state = load_file(folder / "model.safetensors")
         except FileNotFoundError:
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
-        except (SafetensorError, json.JSONDecodeError):
-            raise InputError(
-                f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`"
-            ) from None
+        except OSError as error:
+            raise InputError(f"cannot read the frozen model in {folder}: {error.strerror}") from None
+        except (SafetensorError, ValueError):
+            raise _damaged(folder) from None
+        if not isinstance(config, dict):
+            raise _damaged(folder)
         if config.get("format") != FORMAT:
             raise InputError(f"{folder} has format {config.get('format')}, this lotnet reads {FORMAT}: freeze it again")
-        dtype = getattr(torch, config["precision"])
-        stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
-        model = FrozenModel(dtype, config["settings"], {}, *stages)
-        if not model.is_intact():
-            raise InputError(f"the tensors in {folder} are not the ones that were frozen: freeze the model again")
+        try:
+            dtype = {"float32": torch.float32, "float64": torch.float64}[config["precision"]]
+            stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
+            model = FrozenModel(dtype, config["settings"], {}, *stages)
+            intact = model.is_intact() and len(model.input_shape) == 3
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            raise _damaged(folder) from None
+        if not intact:
+            raise InputError(f"the model in {folder} is not the one that was frozen: freeze it again")
         return model
 
 
@@ -117,6 +123,10 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
     model = FrozenModel(dtype, {"input_shape": list(input_shape)}, {}, *stages)
     model.settings["checksum"] = model.checksum()
     return model
+
+
+def _damaged(folder: Path) -> InputError:
+    return InputError(f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`")
 
 
 def largest_input_norm(shape: Shape) -> float:

@@ -46,6 +46,11 @@ class Householder(LipschitzLayer):
         return torch.stack((-(self.angles / 2).sin(), (self.angles / 2).cos()), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] != self.channels:
+            raise InputError(
+                f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
+                "set channels to match"
+            )
         a, b = _pairs(x)
         extra = (1,) * (x.ndim - 2)
         for v, w in self.normals().to(x.dtype):

@@ -24,31 +24,28 @@ class LipschitzLayer(nn.Module, ABC):
 
 
 def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch.float32) -> FrozenModel:
-    """A plain inference module with proved bounds: float64 orthogonalisation, stored in `dtype`, no parametrization left.
+    """A plain inference module with proved bounds: float64 orthogonalisation, stored in `dtype`.
 
-    `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, `nn.Flatten`, `nn.Identity`
-    and lotnet's layers are understood: anything else, such as a module with its own `x + f(x)`, is refused by name, since
-    nobody could say how its bounds compose.
+    `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, `nn.Flatten`,
+    `nn.Identity` and lotnet's layers are understood: anything else, such as a module with its own `x + f(x)`, is
+    refused by name, since nobody could say how its bounds compose.
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"a model is frozen in float32 or float64, not {dtype}: pass one of these")
     shape = _input_shape(model, image_size)
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            stages = frozen_stages(model, shape, dtype, "model")
-    finally:
-        model.train(training)
+    with torch.no_grad():
+        stages = frozen_stages(model, shape, dtype, "model")
     return assemble(stages, shape, dtype)
 
 
 def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str) -> list[FrozenModule]:
-    if isinstance(module, LipschitzLayer):
-        return [module.frozen(shape, dtype)]
-    if isinstance(module, nn.Identity):
+    if isinstance(module, LipschitzLayer) and _freezes_its_own_forward(type(module)):
+        stage = module.frozen(shape, dtype)
+        _check_shape(stage, shape, dtype, f"{name}, a {type(module).__name__},")
+        return [stage]
+    if type(module) is nn.Identity:
         return []
-    if isinstance(module, nn.Flatten) and module.start_dim == 1 and module.end_dim == -1:
+    if type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1:
         return [FrozenFlatten(dtype, {}, {})]
     if type(module) is nn.Sequential:
         stages: list[FrozenModule] = []
@@ -58,9 +55,27 @@ def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str
                 shape = stage.output_shape(shape)
         return stages
     raise InputError(
-        f"{name} is a {type(module).__name__}, for which lotnet has no proved bound: build the model from nn.Sequential "
-        "and lotnet layers"
+        f"{name} is a {type(module).__name__}, for which lotnet has no proved bound: build the model from "
+        "nn.Sequential and lotnet layers"
     )
+
+
+def _freezes_its_own_forward(layer: type[LipschitzLayer]) -> bool:
+    """Whether no subclass has changed `forward` below the class whose `frozen` speaks for it."""
+    forward, frozen = (next(c for c in layer.__mro__ if name in vars(c)) for name in ("forward", "frozen"))
+    return issubclass(frozen, forward)
+
+
+def _check_shape(stage: FrozenModule, shape: Shape, dtype: torch.dtype, name: str) -> None:
+    """By running it: channels that do not match might be broadcast, a copying that no bound counts."""
+    try:
+        found = tuple(stage(torch.zeros(1, *shape, dtype=dtype)).shape[1:])
+    except (RuntimeError, ValueError):
+        found = None
+    if found != stage.output_shape(shape):
+        raise InputError(
+            f"{name} does not take inputs of shape {shape}: make its channels or features match, or flatten before it"
+        )
 
 
 def frozen_block(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str) -> FrozenSequential:
@@ -79,7 +94,13 @@ def _input_shape(model: nn.Module, image_size: int | Shape) -> Shape:
 
 def same_precision(x: Tensor, weight: Tensor) -> Tensor:
     """The input in the precision the layer computes in: half precisions are widened to float32."""
+    check_floating(x)
     return x.to(torch.promote_types(weight.dtype, torch.float32))
+
+
+def check_floating(x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise InputError(f"layers take floating-point numbers, not {x.dtype}: divide 8-bit images by 255")
 
 
 def check_finite(weight: Tensor, name: str) -> None:
@@ -98,7 +119,8 @@ class Cached:
 
     def get(self, key: Any, source: Tensor, compute: Any) -> Any:
         known = self._source
-        if known is None or key != self._key or known.device != source.device or not torch.equal(known, source):
+        key = (key, source.dtype, source.device)
+        if known is None or key != self._key or not torch.equal(known, source):
             self._value = compute()
             self._key, self._source = key, source.detach().clone()
         return self._value

@@ -19,10 +19,10 @@ from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
 class OrthogonalConv2d(LipschitzLayer):
     """A convolution with largest singular value one, aligned like `nn.Conv2d(padding="same")`.
 
-    A stride s turns each s x s window into s^2 channels first, which is invertible, so norms can be preserved there too.
-    `training` uses the parametrization's fast iteration; `eval()` its most accurate one, computed once, without
-    gradients for the weight, until the weight or the image size changes. The input's dtype is returned; half precisions and
-    autocast are widened to float32 inside.
+    A stride s turns each s x s window into s^2 channels first, which is invertible, so norms can be preserved
+    there too. `training` uses the parametrization's fast iteration; `eval()` its most accurate one, computed once,
+    without gradients for the weight, until the weight or the image size changes. The input's dtype is returned;
+    half precisions and autocast are widened to float32 inside.
 
     >>> layer = OrthogonalConv2d(16, 32, 3, stride=2).eval()
     >>> x = torch.randn(1, 16, 8, 8)
@@ -55,6 +55,8 @@ class OrthogonalConv2d(LipschitzLayer):
         self.weight = nn.Parameter(self.parametrization.initial_weight(out_channels, inner, kernel_size))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._eval_operator = Cached()
+        self.prepared: Operator | None = None
+        """Operator for the next training steps, set by one who orthogonalises many layers at once."""
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
@@ -69,21 +71,24 @@ class OrthogonalConv2d(LipschitzLayer):
 
     def operator(self, height: int, width: int) -> Operator:
         """The linear operator on (downsampled) images of this size."""
-        geometry = self._geometry(height, width)
+        geometry = self.geometry(height, width)
         weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         if self.training:
+            if self.prepared is not None:
+                return self.prepared
             if not weight.is_cuda:  # looking costs a synchronisation there; the training loop watches the loss
                 check_finite(weight, "kernel")
             return self.parametrization.operator(weight, geometry)
+        key = (geometry, self.parametrization)
         return self._eval_operator.get(
-            geometry, weight, lambda: _cast(self.frozen_operator(height, width), weight.device, weight.dtype)
+            key, weight, lambda: _cast(self.frozen_operator(height, width), weight.device, weight.dtype)
         )
 
     @torch.no_grad()
     def frozen_operator(self, height: int, width: int) -> Operator:
         """The same, as accurate as float64 allows."""
         check_finite(self.weight, "kernel")
-        return self.parametrization.operator(self.weight.double(), self._geometry(height, width), frozen=True)
+        return self.parametrization.operator(self.weight.double(), self.geometry(height, width), frozen=True)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
@@ -95,7 +100,8 @@ class OrthogonalConv2d(LipschitzLayer):
             return convolution
         return FrozenSequential(dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution)
 
-    def _geometry(self, height: int, width: int) -> Geometry:
+    def geometry(self, height: int, width: int) -> Geometry:
+        """The convolution on (downsampled) images of this size."""
         inner = self.in_channels * self.stride**2
         geometry = Geometry(self.out_channels, inner, self.kernel_size, height, width, self.padding_mode)
         geometry.check()

@@ -18,7 +18,7 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
-from lotnet.layers.base import LipschitzLayer, frozen_block
+from lotnet.layers.base import LipschitzLayer, check_floating, frozen_block
 
 
 class Normalize(LipschitzLayer):
@@ -40,14 +40,19 @@ class Normalize(LipschitzLayer):
         self.register_buffer("std", torch.tensor(deviations, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise InputError(
-                f"the model takes images with {self.in_channels} channels (b, {self.in_channels}, h, w), not a tensor "
-                f"of shape {tuple(x.shape)}"
-            )
+        self._check(tuple(x.shape))
+        check_floating(x)
         return (x - self.mean.to(x.dtype)[:, None, None]) / self.std.to(x.dtype)[:, None, None]
 
+    def _check(self, shape: Shape) -> None:
+        if len(shape) != 4 or shape[1] != self.in_channels:
+            raise InputError(
+                f"the model takes images with {self.in_channels} channels (b, {self.in_channels}, h, w), not a tensor "
+                f"of shape {shape}: give mean one entry for each channel"
+            )
+
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        self._check((1, *shape))  # one mean for many channels would be broadcast, and its norm understated
         settings = {"height": shape[1], "width": shape[2]}
         return FrozenNormalize(dtype, settings, {"mean": self.mean.cpu(), "std": self.std.cpu()})
 
@@ -86,8 +91,8 @@ class ConvexResidual(LipschitzLayer):
         shortcut = frozen_block(self.shortcut, shape, dtype, "residual shortcut")
         if block.output_shape(shape) != shortcut.output_shape(shape):
             raise InputError(
-                f"a residual adds shapes {shortcut.output_shape(shape)} and {block.output_shape(shape)}: give it a shortcut "
-                "that changes the shape as its block does"
+                f"a residual adds shapes {shortcut.output_shape(shape)} and {block.output_shape(shape)}: give it a "
+                "shortcut that changes the shape as its block does"
             )
         mix = torch.sigmoid(self.logit.detach().double().cpu())
         return FrozenResidual(dtype, {}, {"weights": torch.stack((mix, 1 - mix))}, shortcut, block)
@@ -130,6 +135,7 @@ class Centering(LipschitzLayer):
         self.register_buffer("running_mean", torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
+        self._check(tuple(x.shape))
         mean = self.running_mean.to(x.dtype)
         if self.training:
             mean = x.mean(dim=(0, 2, 3))
@@ -139,7 +145,15 @@ class Centering(LipschitzLayer):
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         return x + (self.bias.to(x.dtype) - mean)[:, None, None]
 
+    def _check(self, shape: Shape) -> None:
+        if len(shape) != 4 or shape[1] != len(self.bias):
+            raise InputError(
+                f"this Centering takes images with {len(self.bias)} channels, not a tensor of shape {shape}: "
+                "set channels to match"
+            )
+
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        self._check((1, *shape))  # see Normalize
         shift = (self.bias.detach().double() - self.running_mean.double()).cpu()
         return FrozenShift(dtype, {"pixels": shape[1] * shape[2]}, {"shift": shift})
 

@@ -52,15 +52,35 @@ class Grid:
 def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
     """Transfer matrices on the half spectrum of a kernel aligned like `nn.Conv2d(padding="same")`."""
     o, i, kh, kw = kernel.shape
-    if kh > grid.rows or kw > grid.columns:
-        raise InputError(
-            f"a {kh} x {kw} kernel does not fit the padded image of {grid.rows} x {grid.columns}: "
-            "use a smaller kernel or a larger image"
-        )
+    _check_fits(kh, kw, grid)
     basis = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device)  # 2 f, k k
     parts = basis @ kernel.permute(2, 3, 0, 1).reshape(kh * kw, o * i)
     real, imaginary = parts.view(2, grid.frequencies, o, i).unbind(0)
     return torch.complex(real, imaginary)
+
+
+def distinct_transfers(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r o i real, p o i complex
+    """Transfer matrices at the frequencies that are not conjugates of one another: `expand` has the others.
+
+    Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its first
+    and last column; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
+    """
+    o, i, kh, kw = kernel.shape
+    _check_fits(kh, kw, grid)
+    basis = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device)
+    index = _distinct(grid, kernel.device)
+    taps = kernel.permute(2, 3, 0, 1).reshape(kh * kw, o * i)
+    reals = (basis[index.reals] @ taps).view(-1, o, i)
+    parts = (basis[torch.cat((index.pairs, index.pairs + grid.frequencies))] @ taps).view(2, -1, o, i)
+    return reals, torch.complex(parts[0], parts[1])
+
+
+def expand(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r o i, p o i -> f o i complex
+    """The half spectrum from its distinct matrices."""
+    index = _distinct(grid, reals.device)
+    real = torch.cat((reals, pairs.real)).index_select(0, index.source)
+    imaginary = torch.cat((torch.zeros_like(reals), pairs.imag)).index_select(0, index.source)
+    return torch.complex(real, imaginary * index.sign.to(real.dtype)[:, None, None])
 
 
 def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows columns
@@ -86,12 +106,6 @@ def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
     columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.rows, 2 * grid.half, -1)
     pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.rows, -1)
     return pixels.view(grid.height, grid.width, o2 // 2, b).permute(3, 2, 0, 1)
-
-
-def real_blocks(transfers: Tensor) -> Tensor:  # f o i complex -> f 2o 2i
-    """Each complex matrix as the real matrix that acts on stacked real and imaginary parts."""
-    real, imaginary = transfers.real, transfers.imag
-    return torch.cat((torch.cat((real, -imaginary), dim=2), torch.cat((imaginary, real), dim=2)), dim=1)
 
 
 def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 2i -> b o h w
@@ -125,6 +139,42 @@ def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: t
     weight = (twice / n).sqrt()[:, None]
     real, imaginary = torch.cat((cos, sin), dim=1), torch.cat((-sin, cos), dim=1)
     return torch.stack((weight * real, weight * imaginary), dim=1).view(2 * half, 2 * size).to(device, dtype)
+
+
+@dataclass(frozen=True)
+class _Distinct:
+    reals: Tensor  # positions in the half spectrum of the frequencies that are their own conjugates
+    pairs: Tensor  # positions of one frequency out of each conjugate pair
+    source: Tensor  # for each position of the half spectrum, where its matrix is among reals, then pairs
+    sign: Tensor  # -1 where it is the conjugate of that
+
+
+@lru_cache(maxsize=128)
+def _distinct(grid: Grid, device: torch.device) -> _Distinct:
+    reals, pairs, mirrors = [], [], {}
+    for u in range(grid.rows):
+        for v in range(grid.half):
+            here, u_mirror, v_mirror = u * grid.half + v, -u % grid.rows, -v % grid.columns
+            mirror = u_mirror * grid.half + v_mirror if v_mirror < grid.half else None
+            if mirror == here:
+                reals.append(here)
+            elif mirror is not None and mirror < here:
+                mirrors[here] = mirror
+            else:
+                pairs.append(here)
+    place = {position: n for n, position in enumerate(reals + pairs)}
+    source = [place[mirrors.get(position, position)] for position in range(grid.frequencies)]
+    sign = [-1.0 if position in mirrors else 1.0 for position in range(grid.frequencies)]
+    indices = (torch.tensor(values, dtype=torch.long, device=device) for values in (reals, pairs, source))
+    return _Distinct(*indices, torch.tensor(sign, device=device))
+
+
+def _check_fits(kh: int, kw: int, grid: Grid) -> None:
+    if kh > grid.rows or kw > grid.columns:
+        raise InputError(
+            f"a {kh} x {kw} kernel does not fit the padded image of {grid.rows} x {grid.columns}: "
+            "use a smaller kernel or a larger image"
+        )
 
 
 @lru_cache(maxsize=128)

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from lotnet.linalg import sylvester
 from lotnet.linalg.polynomials import Polynomial, schedule
+
+_GRADIENT_TOLERANCE = 1e-2  # on a GPU, in the worst case: far below the noise of a batch
 
 
 def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tensor:
@@ -31,12 +34,15 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
 
 @torch.no_grad()
 def accurate_polar(v: Tensor) -> Tensor:
-    """Polar factor to the precision of `v`, float64, when time matters less: the condition number allowed for grows until the
-    result is orthonormal. What is still not then is singular to working precision, and stays below one there."""
+    """Polar factor to the precision of `v`, when time matters less; for freezing, so without a gradient.
+
+    The condition number allowed for grows until the result is orthonormal, since each step more adds its roundings.
+    What is still not then is singular to working precision, and stays below one there.
+    """
     w = v
-    for condition in (1e3, 1e6, 1e12):
+    for condition in (1e1, 1e3, 1e6, 1e12):
         w = polar(v, tolerance=1e-15, condition=condition)
-        if deviation(w) < 1e-13:
+        if deviation(w) < 500 * torch.finfo(w.dtype).eps:
             break
     return w
 
@@ -46,7 +52,8 @@ def deviation(w: Tensor) -> float:
     w = w if w.shape[-2] <= w.shape[-1] else w.mH
     m = w.shape[-2]
     gram = w @ w.mH - torch.eye(m, dtype=w.dtype, device=w.device)
-    return float(torch.linalg.matrix_norm(gram).max()) / m**0.5
+    # No matrix at all deviates by nothing: images of 2 x 2 have no frequency with a conjugate.
+    return float(torch.linalg.matrix_norm(gram).max()) / m**0.5 if gram.numel() else 0.0
 
 
 def lower_end(m: int, condition: float) -> float:
@@ -80,15 +87,25 @@ def power_of_two(v: Tensor) -> Tensor:  # (..., m, n) -> (...)
     return torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
 
 
-def iterate(x: Tensor, gram: Tensor, square: Tensor, polynomials: tuple[Polynomial, ...]) -> Tensor:
-    """Apply the polynomials to the singular values of `x`; `gram = x x*` and `square = gram^2` start it off."""
-    a, b, c = polynomials[0]
-    x = _addmm(x, b * gram + c * square, x, a, 1.0)
+def iterate(
+    x: Tensor, gram: Tensor, square: Tensor, polynomials: tuple[Polynomial, ...], wants_inverse: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Apply the polynomials to the singular values of `x`; `gram = x x*` and `square = gram^2` start it off.
+
+    The polynomials' even parts multiply up to the `Q` with `W = Q X`, which tends to the inverse of `(X X*)^(1/2)`.
+    """
+    (a, b, c), inverse = polynomials[0], None
+    even = b * gram + c * square
+    if wants_inverse:
+        inverse = even + a * torch.eye(gram.shape[-1], dtype=x.dtype, device=x.device)
+    x = _addmm(x, even, x, a, 1.0)
     for a, b, c in polynomials[1:]:
-        gram = x @ x.mH
         # The iteration works on X, not on the Gram matrix: that would square the condition number.
-        x = _addmm(x, _addmm(gram, gram, gram, b, c), x, a, 1.0) if c else _addmm(x, gram, x, a, b)
-    return x
+        gram = x @ x.mH
+        even = _addmm(gram, gram, gram, b, c) if c else b * gram
+        x = _addmm(x, even, x, a, 1.0)
+        inverse = None if inverse is None else _addmm(inverse, inverse, even, a, 1.0)
+    return x, inverse
 
 
 def _addmm(z: Tensor, x: Tensor, y: Tensor, beta: float, alpha: float) -> Tensor:
@@ -114,72 +131,35 @@ class _Polar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, lower: float, tolerance: float) -> Tensor:
+        by_products = v.is_cuda  # products are cheap there and eigenvectors dear; on a CPU it is the other way round
         with torch.autocast(v.device.type, enabled=False):
             x, scale, gram, square = normalize(v)
-            w = iterate(x, gram, square, schedule(lower, tolerance))
-        ctx.save_for_backward(v, w, scale)
-        ctx.lower, ctx.tolerance = lower, tolerance
+            wants_inverse = by_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
+            w, inverse = iterate(x, gram, square, schedule(lower, tolerance), wants_inverse)
+        ctx.save_for_backward(v, w, scale, inverse)
+        ctx.lower, ctx.by_products = lower, by_products
         return w
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        v, w, scale = ctx.saved_tensors
-        with torch.autocast(v.device.type, enabled=False):
-            h = _hermitian_part((v / scale) @ w.mH)
-            m = g @ w.mH
-            residual = g - m @ w if v.shape[-2] < v.shape[-1] else None
-            k = m - m.mH
-            if v.is_cuda:  # products are cheap there and eigenvectors dear; on a CPU it is the other way round
-                s, lifted = sylvester_by_sign(h, k, residual, schedule(ctx.lower, ctx.tolerance))
-            else:
-                s, lifted = sylvester_by_eigenvectors(h, k, residual, ctx.lower)
-            dv = s @ w
-            if lifted is not None:
-                dv = dv + lifted
-        return dv / scale, None, None
+        with torch.autocast(g.device.type, enabled=False):
+            return pullback(*ctx.saved_tensors, g, ctx.lower, ctx.by_products), None, None
 
 
-def _hermitian_part(h: Tensor) -> Tensor:
-    return (h + h.mH) / 2
-
-
-def sylvester_by_eigenvectors(
-    h: Tensor, k: Tensor, residual: Tensor | None, lower: float
-) -> tuple[Tensor, Tensor | None]:
-    """`S` with `H S + S H = K`, and `H^(-1) residual`; eigenvalues of `H` count as at least `lower`."""
-    values, vectors = torch.linalg.eigh(h)
-    values = values.clamp_min(lower)
-    rotated = vectors.mH @ k @ vectors
-    s = vectors @ (rotated / (values[..., :, None] + values[..., None, :])) @ vectors.mH
-    if residual is None:
-        return s, None
-    return s, vectors @ ((vectors.mH @ residual) / values[..., None])
-
-
-def sylvester_by_sign(
-    h: Tensor, k: Tensor, residual: Tensor | None, polynomials: tuple[Polynomial, ...]
-) -> tuple[Tensor, Tensor | None]:
-    """The same by products alone: the forward polynomials applied to `[[H, K], [0, -H]]`.
-
-    Its sign function carries `2S` in the corner, and the product of the even parts `q = a + b A + c A^2` tends
-    to `H^(-1)`. Hermitian `H` and skew `K` halve the work: each product below stands for itself and its adjoint.
-    """
-    eye = torch.eye(h.shape[-1], dtype=h.dtype, device=h.device)
-    inverse = eye
-    for step, (a, b, c) in enumerate(polynomials):
-        square = h @ h
-        d = h @ k
-        d = d + d.mH
-        q, e = b * square, b * d
-        if c:
-            q = _addmm(q, square, square, 1.0, c)
-            ad = square @ d
-            e = e + c * (ad + ad.mH)
-        q = q + a * eye
-        k = _addmm(h @ e, k, q, 1.0, 1.0)
-        if residual is not None:
-            inverse = inverse @ q if step else q
-        if step + 1 < len(polynomials):
-            h = _hermitian_part(h @ q)
-    return k / 2, None if residual is None else inverse @ residual
+def pullback(
+    v: Tensor, w: Tensor, scale: Tensor, inverse: Tensor | None, g: Tensor, lower: float, by_products: bool
+) -> Tensor:
+    """The gradient with respect to `v` from the one with respect to `w`; `inverse` is `H^(-1)` where that is needed."""
+    h = (v / scale) @ w.mH
+    h = (h + h.mH) / 2
+    m = g @ w.mH
+    k = m - m.mH
+    if by_products:
+        s = sylvester.by_products(h, k, lower, _GRADIENT_TOLERANCE)
+    else:
+        s, inverse = sylvester.by_eigenvectors(h, k, lower)
+    dv = s @ w
+    if v.shape[-2] < v.shape[-1] and inverse is not None:
+        dv = dv + inverse @ (g - m @ w)
+    return dv / scale

@@ -21,9 +21,10 @@ _TAYLOR: Polynomial = (15 / 8, -10 / 8, 3 / 8)  # the best quintic's limit as th
 # fitted to an interval wider by this factor on both sides. The price is of third order in it.
 _CUSHION = 1e-3
 _CEILING = 1.99  # wide intervals have best quintics that reach 2, where the law ends; they are scaled down to this
-# The best quintic of a wide interval dips to 1 - error, about 8 times the lower end, in the middle of it. A benign
-# singular value there would drown in rounding errors and come back with arbitrary vectors. Fitted to no less than
-# this, the dips stay above 0.2, and no schedule down to 1e-12 takes a step more: the slope at zero is 7.4, not 8.5.
+# The best quintic of a wide interval dips to 1 - error, about 8 times the lower end, in the middle of it. A
+# benign singular value there would drown in rounding errors and come back with arbitrary vectors. Fitted to a
+# lower end of at least this times the upper, it stays above 0.2; the slope at zero is 7.4 instead of 8.5, which
+# costs the intervals in use no step.
 _FLOOR = 0.03
 
 
@@ -83,7 +84,7 @@ def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
     # The cubic maps 1 + e to 1 - 3/2 e^2 - e^3/2.
     while max(1 - lower, upper - 1) > math.sqrt(tolerance / 2):
         lower, upper = lower * (1 - _CUSHION), upper * (1 + _CUSHION)
-        (a, b, c), error = best_quintic(max(lower, _FLOOR), upper)
+        (a, b, c), error = best_quintic(max(lower, _FLOOR * upper), upper)
         factor = min(1.0, _CEILING / (1 + error))
         steps.append((factor * a, factor * b, factor * c))
         lower, upper = min(evaluate(steps[-1], lower), factor * (1 - error)), factor * (1 + error)

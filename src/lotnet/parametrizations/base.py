@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,10 +12,6 @@ from lotnet.linalg.fourier import Grid
 from lotnet.parametrizations.operators import Operator
 
 PaddingMode = Literal["zeros", "circular"]
-
-# Settings of `polar` when freezing. Time does not matter then: reach float64 accuracy for anything that is
-# not singular to working precision.
-FROZEN: Final[dict[str, float]] = {"tolerance": 1e-15, "condition": 1e12}
 
 
 @dataclass(frozen=True)
@@ -31,15 +27,15 @@ class Geometry:
 
     @property
     def grid(self) -> Grid:
-        """Circular images are periodic as they are; others are surrounded by k//2 zeros on each side first."""
+        """Circular images are periodic as they are; others have k//2 zeros put on each side first."""
         return Grid(self.height, self.width, 0 if self.padding_mode == "circular" else self.kernel_size // 2)
 
     def check(self) -> None:
         grid = self.grid
         if self.kernel_size > min(grid.rows, grid.columns):
             raise InputError(
-                f"a kernel of size {self.kernel_size} does not fit the padded image of {grid.rows} x {grid.columns}: "
-                "use a smaller kernel_size or larger images"
+                f"a kernel of size {self.kernel_size} does not fit the padded image of "
+                f"{grid.rows} x {grid.columns}: use a smaller kernel_size or larger images"
             )
 
 
@@ -48,10 +44,11 @@ class Parametrization(ABC):
 
     Laws, tested over every implementation in the table `PARAMETRIZATIONS`:
 
-    * the operator's largest singular value is at most `lipschitz_bound`, up to rounding, for every finite weight;
+    * the operator's largest singular value is at most `lipschitz_bound` up to rounding, for finite weights;
     * value and gradient are finite for every finite weight, zero and rank-deficient ones included;
-    * `orthogonal = True` promises that with circular padding and out_channels >= in_channels norms are preserved;
-    * `frozen=True` asks for the most accurate operator, in the weight's dtype (float64 when freezing);
+    * `orthogonal = True` promises that circular padding and out_channels >= in_channels preserve norms;
+    * `frozen=True` asks for the most accurate operator, in the weight's dtype (float64 when freezing), and for no
+      gradient with respect to the weight;
     * the weight's dtype is float32 or float64, and the operator's is the same.
     """
 
@@ -72,7 +69,7 @@ class Parametrization(ABC):
         return weight
 
     def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
-        """What the largest singular value of the operator never exceeds in exact arithmetic; 1 unless overridden."""
+        """What the largest singular value never exceeds in exact arithmetic; 1 unless overridden."""
         return 1.0
 
     @abstractmethod

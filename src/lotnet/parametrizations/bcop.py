@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lotnet.linalg.polar import polar
-from lotnet.parametrizations.base import FROZEN, Geometry, Parametrization
+from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.parametrizations.base import Geometry, Parametrization
 from lotnet.parametrizations.operators import Kernel, Operator
 
 
@@ -15,9 +15,10 @@ from lotnet.parametrizations.operators import Kernel, Operator
 class BCOP(Parametrization):
     """An orthogonal matrix, then k - 1 steps along the rows and k - 1 along the columns.
 
-    A step is `P + (I - P) z` with a projector P and z the shift by one pixel: half of the channels, in a basis
-    of its own, moves on. Each step is orthogonal, and so is their product, a k x k kernel. Where a source is
-    singular, P is only between 0 and I; then `|p + (1 - p) z| <= 1` for each eigenvalue p: the law holds still.
+    A step is `P + (I - P) z` with a projector P and z the shift by one pixel: half of the channels, in a
+    basis of its own, moves on. Each step is orthogonal, and so is their product, a k x k kernel. Where a
+    source is singular, P is only between 0 and I; then `|p + (1 - p) z| <= 1` for each eigenvalue p, so the
+    law holds.
 
     The weight holds c x c sources, c the larger number of channels: the matrix, then a row and a column
     projector for each step. Their polar factors count, and of a projector's the first columns, which it
@@ -29,7 +30,7 @@ class BCOP(Parametrization):
         return (2 * kernel_size - 1, c, c)
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
-        """Orthogonal sources: random, or, if the channels are equal, such that two steps move all by one pixel.
+        """Orthogonal sources: random; if the channels are equal, such that two steps move all by one pixel.
 
         That is the identity for odd k; for even k the last step has no partner, and the second half of the
         channels is shifted by one pixel along both axes.
@@ -46,15 +47,13 @@ class BCOP(Parametrization):
         return weight
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        matrix, *sources = polar(weight, **(FROZEN if frozen else {})).unbind()
+        matrix, *sources = (accurate_polar if frozen else polar)(weight).unbind()
         kernel = matrix[:, : geometry.in_channels].expand(1, 1, -1, -1)  # kh kw c i
         for index, source in enumerate(sources):
             step, axis = divmod(index, 2)
             rank = (len(source) + step % 2) // 2
             kernel = _step(kernel, source[:, :rank], axis)
-        return Kernel(
-            kernel[:, :, : geometry.out_channels].permute(2, 3, 0, 1).contiguous(), geometry.padding_mode
-        )
+        return Kernel(kernel[:, :, : geometry.out_channels].permute(2, 3, 0, 1).contiguous(), geometry.padding_mode)
 
 
 def _step(kernel: Tensor, basis: Tensor, axis: int) -> Tensor:

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, full_kernel, transfer
-from lotnet.linalg.polar import polar
-from lotnet.parametrizations.base import FROZEN, Geometry, Parametrization
+from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.parametrizations.base import Geometry, Parametrization
 from lotnet.parametrizations.operators import Kernel, Operator
 
 
@@ -17,8 +17,8 @@ class ECO(Parametrization):
 
     On a periodic image of n pixels a side, n a multiple of k, frequency f of the dilated kernel is frequency
     f mod k of the kernel: all are orthogonal. Only there: zeros around the image would ask for frequencies in
-    between, where the norm exceeds one. So `zeros` appends zeros below and right up to the next multiple of k,
-    convolves that image periodically, and crops; where the sides are multiples already, it is `circular`.
+    between, where the norm exceeds one. So `zeros` appends zeros below and right up to the next multiple of
+    k, convolves that image periodically, and crops; where the sides are multiples already, it is `circular`.
     """
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
@@ -26,10 +26,10 @@ class ECO(Parametrization):
         extra = (-height % k, -width % k)
         if geometry.padding_mode == "circular" and extra != (0, 0):
             raise InputError(
-                f"ECO with circular padding needs sides divisible by kernel_size {k}, not {height} x {width}: "
+                f"ECO with circular padding needs sides divisible by {k}, not {height} x {width}: "
                 'resize the images or use padding_mode="zeros"'
             )
         grid = Grid(k, k)
-        kernel = full_kernel(polar(transfer(weight, grid), **(FROZEN if frozen else {})), grid)
+        kernel = full_kernel((accurate_polar if frozen else polar)(transfer(weight, grid)), grid)
         dilation = ((height + extra[0]) // k, (width + extra[1]) // k) if k > 1 else (1, 1)
         return Kernel(kernel, "circular", dilation, extra)

@@ -1,12 +1,17 @@
 """LOT, layer-wise orthogonal training: `W = (V V^T)^(-1/2) V`, taken as a convolution."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+import torch
 from torch import Tensor
 
-from lotnet.linalg.fourier import transfer
-from lotnet.linalg.polar import polar
-from lotnet.parametrizations.base import FROZEN, Geometry, Parametrization
+from lotnet.linalg.concurrency import concurrently
+from lotnet.linalg.fourier import distinct_transfers, expand
+from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.parametrizations.base import Geometry, Parametrization
 from lotnet.parametrizations.operators import Kernel, Operator, Spectrum
 
 
@@ -20,9 +25,40 @@ class LOT(Parametrization):
     """... at frequencies whose condition number is at most this."""
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        accuracy = FROZEN if frozen else {"tolerance": self.tolerance, "condition": self.condition}
-        if geometry.kernel_size == 1:  # the same matrix at every frequency
-            w = polar(weight.flatten(1), **accuracy)
-            return Kernel(w[..., None, None], geometry.padding_mode)
-        transfers = transfer(weight, geometry.grid)
-        return Spectrum(polar(transfers, **accuracy), geometry.grid)
+        return assembled([self.polar(v, frozen) for v in matrices(weight, geometry)], geometry)
+
+    def polar(self, v: Tensor, frozen: bool = False) -> Tensor:
+        return accurate_polar(v) if frozen else polar(v, tolerance=self.tolerance, condition=self.condition)
+
+
+def matrices(weight: Tensor, geometry: Geometry) -> list[Tensor]:
+    """The batches of matrices whose polar factors make up the operator of a kernel."""
+    if geometry.kernel_size == 1:  # the same matrix at every frequency
+        return [weight.flatten(1)[None]]
+    return list(distinct_transfers(weight, geometry.grid))
+
+
+def assembled(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
+    """The operator of these polar factors."""
+    if geometry.kernel_size == 1:
+        return Kernel(factors[0][0, :, :, None, None], geometry.padding_mode)
+    reals, pairs = factors
+    return Spectrum(expand(reals, pairs, geometry.grid), geometry.grid)
+
+
+def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
+    """Those of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
+
+    A deep network has many layers alike; together they fill a GPU that each of them alone leaves idle.
+    """
+    batches = [matrices(weight, geometry) for _, weight, geometry in layers]
+    groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for n, (lot, _, _) in enumerate(layers):
+        for part, v in enumerate(batches[n]):
+            groups[lot, v.shape[1:], v.dtype].append((n, part))
+    together = [torch.cat([batches[n][part] for n, part in members]) for members in groups.values()]
+    jobs = [partial(layers[members[0][0]][0].polar, v) for members, v in zip(groups.values(), together, strict=True)]
+    for members, factors in zip(groups.values(), concurrently(jobs, like=together[0]), strict=True):
+        for (n, part), w in zip(members, factors.split([len(batches[n][part]) for n, part in members]), strict=True):
+            batches[n][part] = w
+    return [assembled(factors, geometry) for factors, (_, _, geometry) in zip(batches, layers, strict=True)]

@@ -7,7 +7,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.linalg.fourier import Grid, convolve, real_blocks
+from lotnet.linalg.fourier import Grid, convolve
+from lotnet.linalg.planar import real_blocks
 
 
 class Operator(ABC):

@@ -20,14 +20,17 @@ _SQUARINGS = 4  # the norm bound exceeds the norm by at most rank^(1/64)
 class SOC(Parametrization):
     """The truncated series `I + A + ... + A^T / T!` of the skew convolution `A = V - V^T`, scaled.
 
-    `V^T` swaps the channels and flips the taps. Zero padding keeps `A` skew: on an image it is `P^T A P`, with
-    `P` the embedding into the plane. So the full series is orthogonal with either padding, and the truncated
-    one is normal with singular values `|S_T(i t)|`, t up to the norm of A: norms are preserved only nearly.
+    `V^T` swaps the channels and flips the taps. Zero padding keeps `A` skew: on an image it is `P^T A P`,
+    with `P` the embedding into the plane. So the full series is orthogonal with either padding, and the
+    truncated one is normal, with singular values `|S_T(i t)|`, t up to the norm of A: nearly one.
 
-    As in the published code, *every* kernel is scaled to one size, small ones up as well: `A = 0.7 (V - V^T) / s`
-    (without 0.7 for k = 1), `s` the smallest spectral norm of the four unfoldings of the skew kernel into
-    matrices. `||A|| <= k s` before scaling, hence at most `0.7 k` after. That code takes `s` from stale power
-    iterates, which are lower bounds; here it is an upper bound, by Gram squaring, a few percent too large.
+    As in the published code, *every* kernel is scaled to one size, small ones up as well:
+
+        A = 0.7 (V - V^T) / s,    without 0.7 for k = 1,
+
+    `s` the smallest spectral norm of the four unfoldings of the skew kernel into matrices. The norm of
+    the convolution is at most `k s`, hence `||A|| <= 0.7 k`. That code takes `s` from stale power iterates,
+    which are lower bounds; here it is an upper bound by Gram squaring, a few percent too large.
     """
 
     terms: int = 5
@@ -70,9 +73,9 @@ def _skew_kernel(weight: Tensor) -> Tensor:  # o i k k -> c c k k
 def _unfolding_bound(skew: Tensor) -> Tensor:  # c c k k -> ()
     """At least the smallest norm of the four unfoldings, so `k` times it bounds the convolution's norm.
 
-    With phases `a`, `b` of k entries of modulus one, a transfer matrix is `(I x a)^T M (I x b)` for the unfolding
-    (c k) x (c k), and `M (I x a x b)` for the unfolding c x (c k k): its norm is at most `k ||M||`, whatever the
-    image. The other two are transposes of these, up to order and sign, because the kernel is skew.
+    With phases `a`, `b` of k entries of modulus one, a transfer matrix is `(I x a)^T M (I x b)` for the
+    unfolding (c k) x (c k), and `M (I x a x b)` for c x (c k k): its norm is at most `k ||M||`, whatever
+    the image. The other two are transposes of these, up to order and sign, because the kernel is skew.
     """
     c, k = skew.shape[0], skew.shape[-1]
     # Zero stays zero whatever it is divided by; a constant in its place keeps the gradient finite.
@@ -82,7 +85,7 @@ def _unfolding_bound(skew: Tensor) -> Tensor:  # c c k k -> ()
 
 
 def _norm_bound(x: Tensor) -> Tensor:  # m n -> ()
-    """`||(X X^T)^(2^t)||_F^(1 / 2^(t+1))`: the l_p norm of the singular values, p = 2^(t+2); at least the largest."""
+    """`||(X X^T)^(2^t)||_F^(1 / 2^(t+1))`, the l_p norm of the singular values, p = 2^(t+2), t squarings."""
     gram, bound = x @ x.T, x.new_ones(())
     for t in range(_SQUARINGS + 1):
         size = torch.linalg.matrix_norm(gram)

@@ -1,0 +1,38 @@
+# `make test` and `make demo` work in a fresh clone: they make .venv and install what they need.
+
+PYTHON ?= python3
+BIN := .venv/bin
+# The virtual environment belongs to these files: it is renewed when one of them changes.
+STAMP := .venv/installed
+
+.PHONY: test lint types demo falsify slow clean
+
+test: $(STAMP)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+demo: $(STAMP)
+	$(BIN)/lotnet train --out runs/demo --overwrite
+	$(BIN)/lotnet certify runs/demo
+
+falsify: $(STAMP)
+	$(BIN)/python tests/falsification/run.py --networks 1000 --certificates 100000
+	$(BIN)/python tests/linalg/oracle.py 10000
+
+slow: $(STAMP)
+	$(BIN)/pytest -m slow
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor]"
+	touch $(STAMP)
+
+clean:
+	rm -rf .venv build dist

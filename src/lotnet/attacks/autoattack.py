@@ -1,0 +1,63 @@
+"""AutoAttack in l2, by the package pyautoattack."""
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.attacks.pgd import Model
+from lotnet.errors import InputError
+
+
+class _Single(nn.Module):
+    """The package works in float32 and wants a module; the model may compute in what it likes."""
+
+    def __init__(self, model: Model, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.dtype = dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x.to(self.dtype)).float()
+
+
+def auto_attack_l2(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    radius: float | Tensor,
+    *,
+    steps: int = 100,
+    queries: int = 5000,
+    batch_size: int = 250,
+    seed: int = 0,
+) -> Tensor:
+    """Perturbed images of the standard version (APGD on cross-entropy and targeted, FAB targeted, Square), in float32.
+
+    It knows one radius at a time, so with a tensor of radii it attacks image by image. Points stay in [0, 1]; where it
+    fails, the image is returned as it came. It keeps to the radius up to float32 rounding only.
+    """
+    try:
+        from pyautoattack import AutoAttack
+    except ImportError:
+        raise InputError(
+            "AutoAttack needs the package pyautoattack: install it with `pip install lotnet[attacks]`"
+        ) from None
+    if isinstance(radius, Tensor) and radius.ndim:
+        alone = [
+            auto_attack_l2(model, x[None], y[None], float(r), steps=steps, queries=queries, seed=seed)
+            for x, y, r in zip(images, labels, radius, strict=True)
+        ]
+        return torch.cat(alone) if alone else images.float()
+    single = _Single(model, images.dtype)
+    with torch.no_grad():
+        classes = single(images[:1].float()).shape[1]
+    attack = AutoAttack(single, norm="L2", eps=float(radius), seed=seed, device=images.device)
+    # The targeted attacks count down from the runner-up: there must be that many other classes.
+    attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = min(9, classes - 1)
+    attack.apgd.n_iter = attack.apgd_targeted.n_iter = attack.fab.n_iter = steps
+    attack.square.n_queries = queries
+    # Its difference of logits ratio divides by the third largest, so the targeted one needs four classes.
+    if classes < 4:
+        attack.attacks_to_run = [name for name in attack.attacks_to_run if name != "apgd-t"]
+    with torch.random.fork_rng(devices=[]):  # it seeds the global generator
+        perturbed, _ = attack.run_standard_evaluation(images.float(), labels, batch_size=batch_size)
+    return perturbed

@@ -1,0 +1,139 @@
+"""Certificates put to the test: attacks at the certified radius, and the verdict in exact arithmetic."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from lotnet.attacks.pgd import Model, nearest_boundary, pgd_l2
+from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
+from lotnet.certification.certificate import Certificates, Claim
+from lotnet.certification.rounding import Bounds, bounds
+from lotnet.frozen.model import FrozenModel
+from lotnet.losses import margins
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How hard `check_certificates` tries, for each image."""
+
+    steps: int = 20
+    """Of PGD, from each start."""
+    restarts: int = 1
+    """Random starts of PGD."""
+    tries: int = 8
+    """Steps of the rounding search, from each of the other attacks' best points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """A certificate that does not hold, with all that is needed to see it."""
+
+    index: int
+    claim: Claim
+    attack: str
+    image: Tensor
+    perturbed: Tensor
+    squared_distance: Fraction
+    """Exact, and at most the square of `radius`."""
+    radius: float
+    before: int
+    after: int
+
+    @property
+    def distance(self) -> float:
+        """Rounded; `squared_distance` is what counts."""
+        return math.sqrt(self.squared_distance)
+
+    def __str__(self) -> str:
+        return (
+            f"image {self.index}: {self.attack} changes the prediction from {self.before} to {self.after} at distance "
+            f"{self.distance!r}, within the certified radius {self.radius!r} (claim {self.claim})"
+        )
+
+
+def check_certificates(
+    model: FrozenModel,
+    images: Tensor,
+    certificates: Certificates,
+    budget: Budget | None = None,
+    *,
+    batch_size: int = 250,
+    generator: torch.Generator | None = None,
+) -> list[Counterexample]:
+    """Attack every image with a radius, at that radius; the first counterexample of each image and claim.
+
+    Claim B is about the float64 program: its prediction must not change. Claim A is about the real function: it is
+    refuted where the program, less its proved error, prefers another class. An empty list refutes nothing.
+    """
+    budget = budget or Budget()
+    device = next(iter(model.buffers())).device
+    graph = model.astype(torch.float64).to(device)
+    limits = bounds(graph)
+    found = []
+    claims: tuple[Claim, ...] = ("float", "real")
+    for claim in claims:
+        chosen = (certificates.radii[claim] > 0).nonzero().flatten()
+        for index in chosen.split(batch_size):
+            x, labels = images[index].to(device, torch.float64), certificates.predictions[index].to(device)
+            radius = certificates.radii[claim][index]
+            seen: set[int] = set()
+            for attack, points in attack_points(graph, x, labels, radius, budget, generator):
+                with torch.no_grad():
+                    logits = graph(points)
+                broken = logits.argmax(dim=1) != labels
+                if claim == "real":
+                    broken = real_margins(limits, logits, labels)[1] <= 0
+                for n in broken.nonzero().flatten().tolist():
+                    square = squared_distance(points[n], x[n])
+                    if n not in seen and square <= Fraction(float(radius[n])) ** 2:
+                        seen.add(n)
+                        before, after = int(labels[n]), int(logits[n].argmax())
+                        place, limit = int(index[n]), float(radius[n])
+                        pair = (x[n].cpu(), points[n].cpu())
+                        found.append(Counterexample(place, claim, attack, *pair, square, limit, before, after))
+    return found
+
+
+def attack_points(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    radius: Tensor,
+    budget: Budget,
+    generator: torch.Generator | None = None,
+) -> Iterator[tuple[str, Tensor]]:
+    """One attack after another: its name, and for each image the best point it found, exactly within the radius.
+
+    Images and radii are in the precision of the program under attack: its inputs are what it can represent.
+    """
+    step = onto_sphere(images, nearest_boundary(model, images, labels), radius)
+    yield "a gradient step", step
+    found = pgd_l2(model, images, labels, radius, steps=budget.steps, restarts=budget.restarts, generator=generator)
+    descent = onto_sphere(images, found - images, radius)
+    yield "PGD", descent
+    with torch.no_grad():
+        better = margins(model(descent), labels) < margins(model(step), labels)
+    start = torch.where(better[:, None, None, None], descent, step)
+    yield (
+        "the rounding search",
+        rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),
+    )
+
+
+def real_margins(limits: Bounds, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Proved lower and upper bound of the real function's smallest margin, from computed logits.
+
+    A difference of two logits is off by their own roundings and `||w_c - w_j||` times the features' error; the last
+    factor covers the few roundings here.
+    """
+    gaps = logits.gather(1, labels[:, None]) - logits
+    errors = limits.logit_error.to(logits.device)
+    slack = errors[labels][:, None] + errors + limits.pairs.to(logits.device)[labels] * limits.feature_error
+    slack = (slack + gaps.abs() * 2.0**-52) * (1 + 2.0**-40)
+    own = torch.nn.functional.one_hot(labels, logits.shape[1]).bool()
+    lower, upper = (torch.where(own, torch.inf, gaps + sign * slack).amin(dim=1) for sign in (-1, 1))
+    return lower, upper

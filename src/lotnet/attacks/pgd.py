@@ -1,0 +1,170 @@
+"""Projected gradient descent on the margin, in l2 and in l-infinity, and the step to the nearest linearised boundary.
+
+The margin, the label's logit minus the largest other one, is what a certificate bounds. Its gradient does not fade
+where the softmax saturates, so no attack stops because logits are large.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from lotnet.losses import margins
+
+Model = Callable[[Tensor], Tensor]  # images b c h w -> logits b k
+
+
+class Ball(ABC):
+    """The perturbations allowed, and the geometry of steepest descent in their norm; `radius` has one entry per image.
+
+    Projections end inside up to the rounding of `images + delta`; `rounding_search.is_within` decides exactly.
+    """
+
+    def __init__(self, radius: float | Tensor, images: Tensor) -> None:
+        self.radius = torch.as_tensor(radius).to(images).expand(len(images)).view(-1, 1, 1, 1)
+
+    @abstractmethod
+    def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Uniform in the ball."""
+
+    @abstractmethod
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The perturbation of norm one along which a linear function grows fastest; zero for a zero gradient."""
+
+    @abstractmethod
+    def project(self, delta: Tensor) -> Tensor:
+        """The nearest perturbation that is allowed."""
+
+
+class L2(Ball):
+    def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        direction = self.steepest(_random(torch.randn, like.shape, like, generator))
+        part = _random(torch.rand, (len(like), 1, 1, 1), like, generator)
+        return self.radius * direction * part ** (1 / like[0].numel())
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return unit(gradient)
+
+    def project(self, delta: Tensor) -> Tensor:
+        shrink = 1 - 64 * torch.finfo(delta.dtype).eps  # the norm and this product round
+        return delta * (shrink * self.radius / norms(delta)).clamp_max(1)
+
+
+class LInf(Ball):
+    def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
+        return self.radius * (2 * _random(torch.rand, like.shape, like, generator) - 1)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient.sign()
+
+    def project(self, delta: Tensor) -> Tensor:
+        return delta.clamp(-self.radius, self.radius)
+
+
+def pgd_l2(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    radius: float | Tensor,
+    *,
+    steps: int = 50,
+    restarts: int = 1,
+    step_size: float = 0.1,
+    pixels: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """For each image the point of smallest margin met in its l2 ball; `step_size` is in radii.
+
+    `pixels` keeps the points in [0, 1]. Off by default: certificates hold for inputs outside too.
+    """
+    return _pgd(model, images, labels, L2(radius, images), steps, restarts, step_size, pixels, generator)
+
+
+def pgd_linf(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    radius: float | Tensor = 8 / 255,
+    *,
+    steps: int = 50,
+    restarts: int = 1,
+    step_size: float = 0.25,
+    pixels: bool = True,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """The same in l-infinity. The paper's: 50 steps within 8/255, points in [0, 1]."""
+    return _pgd(model, images, labels, LInf(radius, images), steps, restarts, step_size, pixels, generator)
+
+
+def _pgd(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    ball: Ball,
+    steps: int,
+    restarts: int,
+    step_size: float,
+    pixels: bool,
+    generator: torch.Generator | None,
+) -> Tensor:
+    best = images.clone()
+    with torch.no_grad():
+        lowest = margins(model(images), labels)
+    for _ in range(restarts):
+        delta = ball.random(images, generator)
+        for step in range(steps + 1):  # one more look than steps
+            points = images + ball.project(delta)
+            points = points.clamp(0, 1) if pixels else points
+            value, gradient = _margin_and_gradient(model, points, labels)
+            better = value < lowest
+            best[better], lowest[better] = points[better], value[better]
+            if step < steps:
+                delta = points - images - step_size * ball.radius * ball.steepest(gradient)
+    return best
+
+
+def _margin_and_gradient(model: Model, points: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        points = points.detach().requires_grad_()
+        value = margins(model(points), labels)
+        (gradient,) = torch.autograd.grad(value.sum(), points)
+    return value.detach(), gradient
+
+
+def nearest_boundary(model: Model, images: Tensor, labels: Tensor) -> Tensor:
+    """Unit direction to the nearest boundary of each image's label, the model linearised there: exact if it is linear.
+
+    All classes are compared, one gradient each: the runner-up need not be the nearest. Zero where no gradient is.
+    """
+    with torch.enable_grad():
+        points = images.detach().requires_grad_()
+        logits = model(points)
+        own = logits.gather(1, labels[:, None]).squeeze(1)
+        nearest = torch.full_like(own.detach(), torch.inf)
+        direction = torch.zeros_like(images)
+        for other in range(logits.shape[1]):
+            gap = own - logits[:, other]
+            (gradient,) = torch.autograd.grad(gap.sum(), points, retain_graph=True)
+            distance = gap.detach() / norms(gradient).flatten()
+            closer = (labels != other) & (distance < nearest)
+            nearest = torch.where(closer, distance, nearest)
+            direction[closer] = -unit(gradient[closer])
+    return direction
+
+
+def norms(x: Tensor) -> Tensor:  # b ... -> b 1 1 1
+    """l2 norms, never zero: dividing zero by them gives zero."""
+    size = torch.linalg.vector_norm(x.flatten(1), dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+    return size.view(-1, *(1,) * (x.ndim - 1))
+
+
+def unit(x: Tensor) -> Tensor:
+    return x / norms(x)
+
+
+def _random(
+    draw: Callable[..., Tensor], shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None
+) -> Tensor:
+    device = like.device if generator is None else generator.device
+    return draw(shape, generator=generator, dtype=like.dtype, device=device).to(like.device)

@@ -1,0 +1,78 @@
+"""An attack that aims exactly at the radius: distances in rationals, and steps of one unit in the last place.
+
+Floating-point numbers are rationals, so whether a perturbed image lies within a radius is decided without rounding.
+"""
+
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from lotnet.attacks.pgd import Model, nearest_boundary, norms
+from lotnet.losses import margins
+
+
+def squared_distance(x: Tensor, y: Tensor) -> Fraction:
+    """`||x - y||^2`, exactly."""
+    pairs = [(a, b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True) if a != b]
+    ratios = [(a.as_integer_ratio(), b.as_integer_ratio()) for a, b in pairs]
+    # Denominators are powers of two: the largest is a multiple of all, and integers do the rest.
+    scale = max((max(a[1], b[1]) for a, b in ratios), default=1)
+    total = sum((a[0] * (scale // a[1]) - b[0] * (scale // b[1])) ** 2 for a, b in ratios)
+    return Fraction(total, scale**2)
+
+
+def is_within(x: Tensor, y: Tensor, radius: float) -> bool:
+    """Whether `||x - y|| <= radius`, exactly."""
+    return squared_distance(x, y) <= Fraction(radius) ** 2
+
+
+def onto_sphere(images: Tensor, directions: Tensor, radius: Tensor) -> Tensor:
+    """Each image moved along its direction, as far as its radius allows in exact arithmetic, up to a few roundings.
+
+    An image stays where it is if no representable point of the direction lies within the radius.
+    """
+    steps = radius.to(images).view(-1, 1, 1, 1) * directions / norms(directions)
+    points = images.clone()
+    eps = torch.finfo(images.dtype).eps
+    for n, (image, step, limit) in enumerate(zip(images, steps, radius.tolist(), strict=True)):
+        shrink = 0.0
+        while shrink < 1:
+            point = image + (1 - shrink) * step
+            if is_within(point, image, limit):
+                points[n] = point
+                break
+            shrink = max(4 * shrink, eps)
+    return points
+
+
+def rounding_search(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    radius: Tensor,
+    *,
+    start: Tensor | None = None,
+    tries: int = 8,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Points within the radius, exactly, of the smallest margin found by steps of one unit in the last place.
+
+    `start` holds points to search around, by default the linearised boundary's direction at the full radius. Each
+    try moves a random half of the coordinates up or down to the next number; it counts if the margin falls, or stays
+    equal (logits are coarse: long walks on a plateau reach its edge), and the point is still within the radius.
+    """
+    if start is None:
+        start = onto_sphere(images, nearest_boundary(model, images, labels), radius)
+    best = start.clone()
+    limits = radius.tolist()
+    with torch.no_grad():
+        lowest = margins(model(best), labels)
+        for _ in range(tries):
+            sign = torch.randint(-2, 3, best.shape, generator=generator).to(best).clamp(-1, 1)
+            point = torch.where(sign == 0, best, torch.nextafter(best, torch.inf * sign))
+            value = margins(model(point), labels)
+            for n in (value <= lowest).nonzero().flatten().tolist():
+                if is_within(point[n], images[n], limits[n]):
+                    best[n], lowest[n] = point[n], value[n]
+    return best

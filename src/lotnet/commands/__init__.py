@@ -1,0 +1,1 @@
+"""One module for each verb, with `main(arguments) -> exit code`."""

@@ -1,0 +1,63 @@
+"""`H S + S H = K` for Hermitian positive `H` and skew-Hermitian `K`: the equation in the derivative of a polar factor."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from lotnet.linalg.planar import real_blocks, stacked, unstacked
+
+
+def by_eigenvectors(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]:
+    """`S`, and `H^(-1)`; eigenvalues of `H` count as at least `lower`, so both are finite. Exact, and good on a CPU."""
+    values, vectors = torch.linalg.eigh(h)
+    values = values.clamp_min(lower)
+    rotated = vectors.mH @ k @ vectors
+    s = vectors @ (rotated / (values[..., :, None] + values[..., None, :])) @ vectors.mH
+    return s, (vectors / values[..., None, :]) @ vectors.mH
+
+
+def by_products(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:  # f m m, f m m -> f m m
+    """`S` within `tolerance` of the solution, one product a step: good on a GPU, where eigenvectors are dear.
+
+    Chebyshev's iteration for the positive operator `L: S -> HS + SH`, whose spectrum lies in twice that of `H`.
+    Its coefficients are known beforehand, so nothing is read back from the device. Eigenvalues of `H` below `lower` are
+    solved for only in part: the error is a polynomial in `L` with values in [0, 1] there, so `S` stays bounded by
+    a multiple of `K / lower`, whatever `H` is. All in real arithmetic, parts stacked.
+    """
+    if k.is_complex():
+        return unstacked(_chebyshev(real_blocks(h), stacked(k), lower, tolerance))
+    return _chebyshev(h, k, lower, tolerance)
+
+
+# Rounding, TF32's at worst, may lift the largest eigenvalue above one, and beyond its interval the iteration grows.
+_UPPER = 1.01
+
+
+def _chebyshev(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:
+    centre, radius = _UPPER + lower, _UPPER - lower
+    s, before, ratio = k / centre, torch.zeros_like(k), radius / centre
+    for _ in range(1, steps(lower, tolerance)):
+        following = 1 / (2 * centre / radius - ratio)
+        # S + momentum (S - before) + gain (K - L S)
+        s, before = _update(s, before, k, h @ s, following * ratio, 2 * following / radius), s
+        ratio = following
+    return s
+
+
+def steps(lower: float, tolerance: float) -> int:
+    """Steps after which the error is below `tolerance` for every spectrum in `[lower, 1]`."""
+    root = math.sqrt(lower / _UPPER)
+    return max(2, math.ceil(math.log(2 / tolerance) / math.log((1 + root) / (1 - root)))) if root < 1 else 2
+
+
+def _update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
+    """`s + momentum (s - before) + gain (k - product + product*)`: since S is skew, `L S = HS - (HS)*`."""
+    if s.is_cuda:
+        from lotnet.linalg import fused  # needs Triton, which comes with CUDA builds of PyTorch
+
+        return fused.chebyshev_update(s, before, k, product, momentum, gain)
+    m = s.shape[-1]
+    adjoint = product.reshape(-1, product.shape[-2] // m, m, m).mT.clone()
+    adjoint[:, 1:].neg_()  # the imaginary part's
+    return s + momentum * (s - before) + gain * (k - product + adjoint.reshape(s.shape))

@@ -1,0 +1,98 @@
+"""The paper's tables, row by row, and how to train each row here."""
+
+import csv
+import shlex
+from dataclasses import dataclass
+from importlib import resources
+
+from lotnet.errors import InputError
+
+Overrides = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of one table. Accuracies are percentages; None where the paper gives none."""
+
+    table: str
+    dataset: str
+    model: str
+    conv: str
+    setting: str
+    creg_hh: bool
+    lln: bool
+    residual: bool | None
+    padding: str
+    clean: float
+    cert_36: float | None
+    cert_72: float | None
+    cert_108: float | None
+    eval_seconds: float | None
+    pgd_linf: float | None
+
+
+def rows() -> list[Row]:
+    """In the paper's order."""
+    text = (resources.files("lotnet") / "paper.csv").read_text()
+    return [_row(record) for record in csv.DictReader(text.splitlines())]
+
+
+def tables() -> list[str]:
+    return list(dict.fromkeys(row.table for row in rows()))
+
+
+def rows_of(table: str | None) -> list[Row]:
+    """The rows of one table, or all."""
+    if table is not None and table not in tables():
+        raise InputError(f"the paper has no table {table}: choose one of {', '.join(tables())}")
+    return [row for row in rows() if table in (None, row.table)]
+
+
+def recipe_for(row: Row) -> tuple[str, Overrides]:
+    """The packaged recipe, and the settings by which the row differs from it."""
+    dataset = {"tinyimagenet": "tiny-imagenet"}.get(row.dataset, row.dataset)
+    overrides: Overrides = {}
+    if row.model == "ResNet-18":
+        setting = "resnet18"
+    else:
+        setting = {(False, False): "plain", (True, False): "creg-hh", (True, True): "creg-hh-lln"}[
+            row.creg_hh, row.lln
+        ]
+        depth = row.model.removeprefix("LipConvnet-")
+        if depth != "5":
+            overrides["model.depth"] = depth
+        if not row.residual:
+            overrides["model.residual"] = "false"
+    if row.conv == "SOC":
+        overrides |= {"model.parametrization": "soc", "optimizer.weight_decay": "5e-4"}
+    if row.padding == "circular":
+        overrides["model.padding_mode"] = "circular"
+    return f"{dataset}/{setting}", overrides
+
+
+def command_for(row: Row) -> str:
+    """What trains the row. Semi-supervised ones train a teacher on labels and a student on what it says."""
+    recipe, overrides = recipe_for(row)
+    verb = "selftrain" if row.setting == "semi-supervised" else "train"
+    return shlex.join(["lotnet", verb, "--config", recipe, *arguments(overrides)])
+
+
+def arguments(overrides: Overrides) -> list[str]:
+    """Overrides as the command line takes them."""
+    return [word for name, value in overrides.items() for word in (f"--{name}", value)]
+
+
+def _row(record: dict[str, str]) -> Row:
+    flags = {"yes": True, "no": False, "": None}
+    numbers = {
+        name: float(record[name]) if record[name] else None
+        for name in ("cert_36", "cert_72", "cert_108", "eval_seconds", "pgd_linf")
+    }
+    return Row(
+        **{name: record[name] for name in ("table", "dataset", "model", "conv", "setting", "padding")},
+        creg_hh=record["creg_hh"] == "yes",
+        lln=record["lln"] == "yes",
+        residual=flags[record["residual"]],
+        clean=float(record["clean"]),
+        **numbers,
+    )

@@ -1,0 +1,89 @@
+"""What a person sees of a training: a live bar on a terminal, a line for each epoch elsewhere, curves in TensorBoard."""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from lightning_fabric import Fabric
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lotnet.training.evaluate import Accuracy, in_255ths
+
+
+class Display:
+    """Of the first process; the others stay silent."""
+
+    def __init__(
+        self, console: Console, folder: Path, epochs: int, steps: int, epoch: int, step: int, fabric: Fabric
+    ) -> None:
+        """`steps` in each of `epochs`; training goes on from `step` of `epoch`. TensorBoard writes into the folder."""
+        self._console = console
+        self._speak = fabric.is_global_zero
+        self._epochs, self._steps = epochs, steps
+        self._begin = epoch * steps + step
+        self._start = time.perf_counter()
+        self._scores = ""
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]:.1f} steps/s  loss {task.fields[loss]:.4f}{task.fields[scores]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (self._speak and console.is_terminal),
+            transient=True,
+        )
+        self._task = self._bar.add_task(
+            f"epoch {epoch + 1}/{epochs}",
+            total=epochs * steps,
+            completed=self._begin,
+            rate=0.0,
+            loss=math.nan,
+            scores="",
+        )
+        self._curves = _tensorboard(folder / "tensorboard", self._begin) if self._speak else None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+        if self._curves:
+            self._curves.close()
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        """`loss` is the mean of this epoch so far."""
+        done = epoch * self._steps + step
+        rate = (done - self._begin) / (time.perf_counter() - self._start)
+        name = f"epoch {epoch + 1}/{self._epochs}"
+        self._bar.update(
+            self._task, description=name, completed=done, rate=rate, loss=loss, scores=self._scores
+        )
+
+    def epoch(self, record: dict[str, Any], accuracy: Accuracy, radius: float) -> None:
+        certified, done = accuracy.certified[radius], record["step"]
+        self._scores = f"  accuracy {accuracy.clean:.1%}, certified {certified:.1%}"
+        if self._speak and not self._console.is_terminal:
+            self._console.print(
+                f"epoch {record['epoch']}/{self._epochs}  loss {record['loss']:.4f}  validation accuracy "
+                f"{accuracy.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record['seconds']:.1f} s",
+                soft_wrap=True,
+                highlight=False,
+            )
+        if self._curves:
+            self._curves.add_scalar("train/loss", record["loss"], done)
+            self._curves.add_scalar("train/lr", record["lr"], done)
+            self._curves.add_scalar("validation/clean", accuracy.clean, done)
+            for name, value in record["certified"].items():
+                self._curves.add_scalar(f"validation/certified at {name}", value, done)
+
+
+def _tensorboard(folder: Path, done: int) -> Any:
+    """A writer, if the extra `track` is installed. Points after step `done`, from before a kill, are dropped."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=done + 1)

@@ -1,0 +1,53 @@
+"""Clean and certified accuracy, by the literature's certificate."""
+
+from dataclasses import dataclass
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from lotnet.certification.plain import pairwise_constants, pixel_lipschitz, plain_radii
+from lotnet.data import Batches
+from lotnet.training.precision import evaluating
+
+RADII = (36 / 255, 72 / 255, 108 / 255)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Parts of the images in [0, 1]. `certified` has one entry for each radius asked for."""
+
+    images: int
+    clean: float
+    certified: dict[float, float]
+
+    def to_dict(self) -> dict[str, float | dict[str, float]]:
+        return {"clean": self.clean, "certified": {in_255ths(r): value for r, value in self.certified.items()}}
+
+
+def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], fabric: Fabric) -> Accuracy:
+    """In `eval()` mode and IEEE arithmetic. Each process measures its share of every batch; all learn the total."""
+    lipschitz = pixel_lipschitz(model)
+    was_training = model.training
+    model.eval()
+    counts = torch.zeros(2 + len(radii), dtype=torch.int64, device=fabric.device)  # images, correct, certified
+    with evaluating():
+        for images, labels in batches.epoch(0):
+            if not len(labels):  # fewer images in the last batch than processes
+                continue
+            logits = model(images)
+            pairwise = pairwise_constants(model[-1], logits.shape[1], logits)
+            certified = plain_radii(logits, labels, pairwise, lipschitz)
+            counts[0] += len(labels)
+            counts[1] += (logits.argmax(dim=1) == labels).sum()
+            for place, radius in enumerate(radii, start=2):
+                counts[place] += (certified > radius).sum()
+    model.train(was_training)
+    total, *hits = fabric.all_reduce(counts, reduce_op="sum").tolist()
+    clean, *shares = (hit / total for hit in hits)
+    return Accuracy(total, clean, dict(zip(radii, shares, strict=True)))
+
+
+def in_255ths(radius: float) -> str:
+    """A radius as the literature writes it."""
+    return f"{radius * 255:.6g}/255"

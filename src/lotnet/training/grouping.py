@@ -1,0 +1,70 @@
+"""Orthogonalisation of all LOT layers together, with no more steps than their kernels need."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.layers import OrthogonalConv2d
+from lotnet.linalg.polar import deviation, polar
+from lotnet.parametrizations import LOT, Geometry
+from lotnet.parametrizations.lot import matrices, operators
+from lotnet.training.sharing import layer_geometries
+
+# Condition numbers that schedules are made for; most trained kernels need one of the first.
+_CONDITIONS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0)
+# A result counts as orthonormal below this `deviation`; the products' own rounding, TF32's at worst, stays under it.
+_ORTHONORMAL = 2e-3
+
+
+class GroupedOrthogonalization:
+    """`prepare()` before each step gives every LOT layer of `model` its operator; `refresh()` now and then."""
+
+    def __init__(self, model: nn.Module, example: Tensor) -> None:
+        """`example` is one image: running it shows the size that each layer works at."""
+        layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d) and isinstance(m.parametrization, LOT)]
+        self._layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
+        self._ceilings = {layer: _lot(layer).condition for layer in layers}
+
+    def prepare(self) -> None:
+        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self._layers])
+        for (layer, _), operator in zip(self._layers, made, strict=True):
+            layer.prepared = operator
+
+    def release(self) -> None:
+        """Let the layers make their own operators again."""
+        for layer, _ in self._layers:
+            layer.prepared = None
+
+    @torch.no_grad()
+    def refresh(self) -> bool:
+        """Measure how many steps the kernels need now, with one schedule to spare; whether anything changed.
+
+        Layers alike share a schedule, so that they stay in one group. Never more than the configured condition: what
+        is beyond that stays below one, as the law of a schedule has it.
+        """
+        alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
+        for layer, geometry in self._layers:
+            alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
+        changed = False
+        for members in alike.values():
+            needed = max(_needed(v) for layer, geometry in members for v in matrices(layer.weight, geometry))
+            for layer, _ in members:
+                condition = min(2 * needed, self._ceilings[layer])
+                changed |= condition != _lot(layer).condition
+                layer.parametrization = replace(_lot(layer), condition=condition)
+        return changed
+
+
+def _needed(v: Tensor) -> float:
+    """The smallest tabled condition number whose schedule makes these matrices orthonormal."""
+    for condition in _CONDITIONS:
+        if deviation(polar(v, tolerance=1e-3, condition=condition)) < _ORTHONORMAL:
+            return condition
+    return _CONDITIONS[-1]
+
+
+def _lot(layer: OrthogonalConv2d) -> LOT:
+    assert isinstance(layer.parametrization, LOT)
+    return layer.parametrization

@@ -1,0 +1,58 @@
+"""Devices and processes, by Lightning Fabric."""
+
+import os
+import re
+import warnings
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
+from torch import distributed
+
+from lotnet.config import TrainerConfig
+from lotnet.errors import InputError
+
+
+def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
+    """Not launched yet. Under torchrun the number of processes is torchrun's, otherwise the configuration's."""
+    accelerator, index = _parse(device)
+    processes, nodes = trainer.devices, trainer.nodes
+    if distributed.is_torchelastic_launched():
+        processes = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // processes
+    if trainer.batch_size % (processes * nodes):
+        raise InputError(
+            f"trainer.batch_size {trainer.batch_size} cannot be shared by {processes * nodes} processes: make it a multiple"
+        )
+    if accelerator == "cuda" and processes > torch.cuda.device_count():
+        raise InputError(
+            f"{processes} processes need as many GPUs, and there are {torch.cuda.device_count()}: lower trainer.devices"
+        )
+    if index is not None and processes * nodes > 1:
+        raise InputError(f"--device {device} is one device: use --device cuda for {processes * nodes} processes")
+    # Every process keeps its own buffers, which are equal, since Centering takes its means over all of them.
+    strategy = DDPStrategy(broadcast_buffers=False) if processes * nodes > 1 else "auto"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # advice on precision and workers that does not apply here
+        return Fabric(
+            accelerator=accelerator,
+            devices=processes if index is None else [index],
+            num_nodes=nodes,
+            strategy=strategy,
+            precision="64-true" if trainer.precision == "double" else "32-true",
+        )
+
+
+def _parse(device: str) -> tuple[str, int | None]:
+    found = re.fullmatch(r"(auto|cpu|cuda)(?::(\d+))?", device)
+    if not found or (found[2] and found[1] != "cuda"):
+        raise InputError(f"there is no device {device}: use auto, cpu, cuda or cuda:N")
+    kind = found[1]
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError("there is no GPU that PyTorch can use here: use --device cpu")
+    index = int(found[2]) if found[2] else None
+    if index is not None and index >= torch.cuda.device_count():
+        raise InputError(f"there is no {device}: the last GPU is cuda:{torch.cuda.device_count() - 1}")
+    return kind, index

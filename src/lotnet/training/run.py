@@ -1,0 +1,230 @@
+"""A run directory: settings, environment, metrics and checkpoints. Training writes it, everything else reads it.
+
+Laws: `config.yaml` alone repeats the run; every file carries a format version; every file is written whole and renamed,
+so a process killed at any moment leaves a directory that `--resume` can continue.
+"""
+
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lotnet.config import RunConfig
+from lotnet.data import Dataset, Split, load
+from lotnet.data.keyed import permutation
+from lotnet.errors import InputError
+from lotnet.files import write_whole
+from lotnet.models import Images
+from lotnet.training.checkpoint import Checkpoints, part, read
+
+FORMAT = 1
+_PARTS = (
+    "config.yaml",
+    "environment.json",
+    "metrics.jsonl",
+    "checkpoints",
+    "tensorboard",
+    "model",
+    "certificates.json",
+    "attacks.json",
+    "report.html",
+)
+
+
+class Run:
+    """`Run.create(path, config)` or `Run.open(path)`."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path = path
+        self.config = config
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._metrics = path / "metrics.jsonl"
+        self._environment = path / "environment.json"
+
+    @staticmethod
+    def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
+        """A new directory, or an empty one. `overwrite` first removes the run that is there, and nothing but a run."""
+        _make_room(path, overwrite)
+        try:
+            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make {path} ({error.strerror}): choose another --out") from None
+        write_whole(path / "config.yaml", config.to_yaml().encode())
+        return Run(path, config)
+
+    @staticmethod
+    def open(path: Path) -> "Run":
+        try:
+            text = (path / "config.yaml").read_text()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{path} holds no run: start one with `lotnet train --out {path}`") from None
+        return Run(path, RunConfig.from_yaml(text, str(path / "config.yaml")))
+
+    def images(self) -> Images:
+        """What the model was built for, known without the data."""
+        stored = self._read_environment()["images"]
+        return Images(**{**stored, "mean": tuple(stored["mean"])})
+
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the logits."""
+        return tuple(self._read_environment()["classes"])
+
+    def best_model(self) -> nn.Sequential:
+        """The model with the weights of the best checkpoint, in `eval()` mode on the CPU."""
+        if not self.checkpoints.best.is_file():
+            raise InputError(
+                f"{self.path} has no finished epoch yet: continue it with `lotnet train --resume {self.path}`"
+            )
+        _, tensors = read(self.checkpoints.best, self.config.fingerprint())
+        model = self.config.model.build(self.images())
+        if self.config.trainer.precision == "double":
+            model = model.double()
+        model.load_state_dict(part(tensors, "weights"))
+        return model.eval()
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record for each epoch that was finished."""
+        text = self._metrics.read_text() if self._metrics.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+    def add_metrics(self, record: dict[str, Any]) -> int:
+        """Append one epoch; returns the length of the file in bytes."""
+        before = self._metrics.read_bytes() if self._metrics.exists() else b""
+        content = before + json.dumps({"format": FORMAT, **record}).encode() + b"\n"
+        write_whole(self._metrics, content)
+        return len(content)
+
+    def cut_metrics(self, length: int) -> None:
+        """Forget epochs finished after the checkpoint that is resumed: they come again."""
+        if self._metrics.exists():
+            write_whole(self._metrics, self._metrics.read_bytes()[:length])
+
+    def note_session(self, dataset: Dataset, parameters: int, device: str, world_size: int) -> None:
+        """Record where this training, or this part of it, takes place. Refuses data that have changed since."""
+        built_for = dataclasses.asdict(images_of(dataset))
+        known: dict[str, Any] = {"sessions": []}
+        if self._environment.exists():
+            known = self._read_environment()
+            if Images(**known["images"]) != Images(**json.loads(json.dumps(built_for))):
+                raise InputError(
+                    f"the images of {dataset.name} are not those that {self.path} was started with: put them back, or "
+                    "start a new run"
+                )
+        session = {
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": sys.argv,
+            "commit": _commit(),
+            "versions": {"python": platform.python_version()}
+            | {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
+            | {"cuda": torch.version.cuda},
+            "hardware": {
+                "machine": platform.machine(),
+                "processor": _processor(),
+                "cores": os.cpu_count(),
+                "threads": torch.get_num_threads(),
+                "device": torch.cuda.get_device_name() if device.startswith("cuda") else device,
+                "processes": world_size,
+            },
+        }
+        content = {
+            "format": FORMAT,
+            "data": dataset.name,
+            "classes": list(dataset.classes),
+            "images": built_for,
+            "parameters": parameters,
+            "sessions": [*known["sessions"], session],
+        }
+        write_whole(self._environment, json.dumps(content, indent=1).encode())
+
+    def _read_environment(self) -> dict[str, Any]:
+        try:
+            known = json.loads(self._environment.read_text())
+        except (OSError, ValueError):
+            raise InputError(
+                f"{self._environment} is missing or damaged: resume the run (`lotnet train --resume {self.path}`) "
+                "after deleting it, and it is written again"
+            ) from None
+        if known.get("format") != FORMAT:
+            raise InputError(
+                f"{self._environment} has format {known.get('format')}, this lotnet reads {FORMAT}: train again"
+            )
+        return known
+
+
+def load_data(config: RunConfig) -> Dataset:
+    """The data set of a run; with a limit, the first images of a fixed random order of each split."""
+    dataset = load(config.data.name, config.data.root, config.data.side)
+    if config.limit is None:
+        return dataset
+    train, test = (limited(split, config.limit) for split in (dataset.train, dataset.test))
+    return dataclasses.replace(dataset, train=train, test=test)
+
+
+def limited(split: Split, limit: int) -> Split:
+    """At most `limit` images, spread over the classes as in the whole."""
+    return split.select(permutation(len(split), 0)[:limit].sort().values)
+
+
+def images_of(dataset: Dataset) -> Images:
+    """What a model for this data set is built for."""
+    return Images(*dataset.shape, classes=len(dataset.classes), mean=dataset.mean, std=dataset.std)
+
+
+def fresh_path(recipe: str, folder: Path = Path("runs")) -> Path:
+    """runs/RECIPE-N with the first N that is free."""
+    name = recipe.removesuffix(".yaml").removesuffix(".yml").strip("/.").replace("/", "-")
+    n = 1
+    while (folder / f"{name}-{n}").exists():
+        n += 1
+    return folder / f"{name}-{n}"
+
+
+def _make_room(path: Path, overwrite: bool) -> None:
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InputError(f"{path} is a file: choose another --out")
+    if not any(path.iterdir()):
+        return
+    if not overwrite:
+        raise InputError(
+            f"{path} exists: continue it with --resume {path}, replace it with --overwrite, or choose another --out"
+        )
+    if not (path / "config.yaml").is_file():
+        raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
+    for name in _PARTS[::-1]:  # config.yaml last: a killed removal can be started again
+        victim = path / name
+        if victim.is_dir() and not victim.is_symlink():
+            shutil.rmtree(victim)
+        else:
+            victim.unlink(missing_ok=True)
+
+
+def _commit() -> str | None:
+    """Of the checkout lotnet runs from, marked if it has changes; none for an installed wheel."""
+    if "site-packages" in Path(__file__).parts:
+        return None
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")

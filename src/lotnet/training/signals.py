@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM as a request that the loop answers between two steps."""
+
+import signal
+from types import FrameType
+from typing import Self
+
+
+class Interrupted(Exception):
+    """Training stopped on request with its checkpoint saved. The command exits with 128 + `signal`, as shells expect."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signal.Signals(signum).name)
+        self.signal = signum
+
+
+class StopRequest:
+    """While entered, the first signal only sets `signal`; a second one of its kind acts as it always does."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __enter__(self) -> Self:
+        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _note(self, signum: int, _: FrameType | None) -> None:
+        self.signal = signum
+        signal.signal(signum, self._before[signal.Signals(signum)])

@@ -1,0 +1,154 @@
+"""The laws of `FrozenModule` over every entry of the table, against sixty-digit arithmetic and the SVD."""
+
+from collections.abc import Callable
+
+import flint
+import pytest
+import torch
+from exact import DIGITS, real_function
+from torch import Tensor, nn
+
+from lotnet import (
+    AveragePool,
+    Centering,
+    ConvexResidual,
+    Householder,
+    InvertibleDownsampling,
+    MaxMin,
+    MaxPool,
+    Normalize,
+    NormalizedLinear,
+    OrthogonalConv2d,
+)
+from lotnet.frozen import FROZEN, FrozenModule
+from lotnet.frozen.base import Shape
+from lotnet.frozen.pointwise import FrozenFlatten
+from lotnet.layers import LipschitzLayer
+from lotnet.layers.base import frozen_block
+from lotnet.parametrizations import SOC
+
+
+def randomized(layer: LipschitzLayer) -> LipschitzLayer:
+    """Weights and biases of unequal sizes, running means included."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for tensor in [*layer.parameters(), *(b for b in layer.buffers() if b.numel() > 1)]:
+            tensor.copy_(torch.randn(tensor.shape, generator=generator))
+        for name, tensor in layer.named_buffers():
+            if name == "std":
+                tensor.abs_().add_(0.1)
+        bias = getattr(layer, "bias", None)
+        if isinstance(bias, Tensor):
+            bias.mul_(30)
+    return layer
+
+
+def frozen(layer: LipschitzLayer, shape: Shape) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
+    return lambda dtype: (randomized(layer).frozen(shape, dtype), shape)
+
+
+# At least one example of every kind; a kind without one fails the test below.
+CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
+    "sequential": [
+        lambda dtype: (
+            frozen_block(nn.Sequential(randomized(OrthogonalConv2d(2, 4, 3)), MaxMin()), (2, 3, 4), dtype, "block"),
+            (2, 3, 4),
+        )
+    ],
+    "residual": [frozen(ConvexResidual(OrthogonalConv2d(2, 2, 3), 0.3), (2, 4, 3))],
+    "spectrum": [
+        frozen(OrthogonalConv2d(2, 3, 3), (2, 3, 4)),
+        frozen(OrthogonalConv2d(3, 2, 2, padding_mode="circular"), (3, 4, 3)),
+        frozen(OrthogonalConv2d(2, 2, 3, parametrization="cayley"), (2, 5, 3)),
+    ],
+    "dense": [frozen(OrthogonalConv2d(2, 3, 3), (2, 2, 2)), frozen(OrthogonalConv2d(3, 1, 3), (3, 1, 2))],
+    "kernel": [
+        frozen(OrthogonalConv2d(2, 3, 3, parametrization="bcop"), (2, 3, 4)),
+        frozen(OrthogonalConv2d(2, 2, 2, padding_mode="circular", parametrization="spectral"), (2, 3, 4)),
+        frozen(OrthogonalConv2d(2, 2, 3, parametrization="eco"), (2, 4, 5)),
+        frozen(OrthogonalConv2d(2, 3, 1), (2, 3, 4)),
+    ],
+    "series": [
+        frozen(OrthogonalConv2d(2, 3, 3, parametrization="soc"), (2, 3, 3)),
+        frozen(OrthogonalConv2d(3, 2, 3, padding_mode="circular", parametrization=SOC(frozen_terms=3)), (3, 3, 4)),
+    ],
+    "normalize": [frozen(Normalize([0.1, 0.2], [0.3, 2.0]), (2, 3, 4))],
+    "shift": [frozen(Centering(3), (3, 2, 4))],
+    "householder": [frozen(Householder(4), (4, 2, 3)), frozen(Householder(6, order=2), (6, 2, 2))],
+    "average_pool": [frozen(AveragePool(2), (2, 4, 5)), frozen(AveragePool(3), (1, 3, 6))],
+    "linear": [frozen(NormalizedLinear(7, 5), (7,))],
+    "max_min": [frozen(MaxMin(), (4, 3, 2))],
+    "max_pool": [frozen(MaxPool(2), (2, 4, 5))],
+    "downsampling": [frozen(InvertibleDownsampling(2), (2, 4, 6))],
+    "flatten": [lambda dtype: (FrozenFlatten(dtype, {}, {}), (2, 3, 2))],
+}
+
+kinds = pytest.mark.parametrize("kind", FROZEN)
+precisions = pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+
+
+@kinds
+def test_every_kind_has_an_example_of_itself(kind: str) -> None:
+    assert kind in CASES, f"the frozen module {kind} has no case here: add one"
+    for case in CASES[kind]:
+        assert type(case(torch.float32)[0]) is FROZEN[kind]
+
+
+@precisions
+@kinds
+def test_rounding_bound_covers_the_program(kind: str, dtype: torch.dtype) -> None:
+    """`||fl(f)(x~) - f(x)||` with x~ off by up to error_in, at several magnitudes; the real f in sixty digits."""
+    for case in CASES[kind]:
+        module, shape = case(dtype)
+        real = real_function(module, shape)
+        generator = torch.Generator().manual_seed(1)
+        for scale in (1e-3, 1.0, 1e4):
+            x = (torch.randn(6, *shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
+            moved = x + (1e-3 * scale * torch.randn(x.shape, generator=generator)).to(dtype)
+            for program_input in (x, moved):
+                with torch.no_grad():
+                    output = module(program_input).flatten(1)
+                for row, exact, before, after in zip(output, real(x), x, program_input, strict=True):
+                    error_in, norm_in = distance(after, before), distance(before, torch.zeros_like(before))
+                    with flint.ctx.workdps(DIGITS):
+                        off = sum(((flint.arb(a) - b) ** 2 for a, b in zip(row.tolist(), exact, strict=True)), ZERO)
+                        norm = sum((b**2 for b in exact), ZERO)
+                        assert off <= flint.arb(float(module.rounding_bound(error_in, norm_in))) ** 2
+                        assert norm <= flint.arb(float(module.output_norm(norm_in))) ** 2
+
+
+ZERO = flint.arb(0)
+
+
+def distance(x: Tensor, y: Tensor) -> float:
+    """From above by a hair."""
+    return float((x.double() - y.double()).norm()) * (1 + 1e-12)
+
+
+@precisions
+@kinds
+def test_lipschitz_bound_covers_the_jacobian(kind: str, dtype: torch.dtype) -> None:
+    for case in CASES[kind]:
+        module, shape = case(dtype)
+        wide = type(module)(torch.float64, module.settings, dict(module.named_buffers(recurse=False)), *parts(module))
+        for seed in range(4):
+            x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            jacobian = torch.autograd.functional.jacobian(lambda z, wide=wide: wide(z[None]).flatten(), x)
+            norm = float(torch.linalg.matrix_norm(jacobian.flatten(1), ord=2))
+            assert norm <= float(module.lipschitz_bound()) * (1 + 1e-14)  # the SVD itself errs by that
+
+
+def parts(module: FrozenModule) -> list[nn.Module]:
+    """Children in double precision, for the two kinds that have some."""
+    children = list(module.stages) if hasattr(module, "stages") else list(module.children())
+    return [
+        type(c)(torch.float64, c.settings, dict(c.named_buffers(recurse=False)), *parts(c))  # type: ignore[arg-type]
+        for c in children
+    ]
+
+
+@kinds
+def test_output_shape_is_what_forward_gives(kind: str) -> None:
+    for case in CASES[kind]:
+        module, shape = case(torch.float32)
+        assert tuple(module(torch.rand(2, *shape)).shape[1:]) == module.output_shape(shape)

@@ -1,0 +1,277 @@
+"""The real function of a frozen model, in ball arithmetic of sixty digits (python-flint): the oracle of claim A.
+
+Written from what the frozen modules say they are, not from their code: a spectrum is summed over its frequencies into
+one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as matrices. Slow, and right.
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import flint
+import torch
+from torch import Tensor
+
+from lotnet.frozen import FrozenModule, FrozenResidual, FrozenSequential
+from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.pointwise import (
+    FrozenAveragePool,
+    FrozenDownsampling,
+    FrozenFlatten,
+    FrozenHouseholder,
+    FrozenLinear,
+    FrozenMaxMin,
+    FrozenMaxPool,
+    FrozenNormalize,
+    FrozenShift,
+)
+
+DIGITS = 60
+Column = list[flint.arb]  # one image: entries in the order c h w
+Columns = list[Column]
+Function = Callable[[Columns], Columns]
+Shape = tuple[int, ...]
+
+
+def real_function(module: FrozenModule, shape: Shape) -> Callable[[Tensor], Columns]:
+    """From images (b, *shape), taken as exact, to enclosures of the module's real values, one list for each image."""
+    with flint.ctx.workdps(DIGITS):
+        function = _function(module, shape)
+
+    def evaluate(images: Tensor) -> Columns:
+        with flint.ctx.workdps(DIGITS):
+            return function([[flint.arb(v) for v in row] for row in images.double().flatten(1).tolist()])
+
+    return evaluate
+
+
+def smallest_margin(logits: Column, label: int) -> flint.arb:
+    """Of the label over every other class, enclosed."""
+    with flint.ctx.workdps(DIGITS):
+        gaps = [logits[label] - other for n, other in enumerate(logits) if n != label]
+        smallest = gaps[0]
+        for gap in gaps[1:]:
+            smallest = smallest.min(gap)
+        return smallest
+
+
+def _function(module: FrozenModule, shape: Shape) -> Function:
+    if isinstance(module, FrozenSequential):
+        stages = []
+        for stage in module:
+            stages.append(_function(stage, shape))
+            shape = stage.output_shape(shape)
+
+        def sequence(columns: Columns) -> Columns:
+            for stage in stages:
+                columns = stage(columns)
+            return columns
+
+        return sequence
+    if isinstance(module, FrozenResidual):
+        a, b = _numbers(module.weights)
+        shortcut, block = _function(module.shortcut, shape), _function(module.block, shape)
+        return lambda columns: [
+            [a * s + b * t for s, t in zip(x, y, strict=True)]
+            for x, y in zip(shortcut(columns), block(columns), strict=True)
+        ]
+    return EVALUATORS[type(module)](module, shape)
+
+
+def _affine(matrix: flint.arb_mat, bias: Column) -> Function:
+    def apply(columns: Columns) -> Columns:
+        images = flint.arb_mat([list(row) for row in zip(*columns, strict=True)])
+        rows = (matrix * images).tolist()
+        sums = [[v + b for v in row] for row, b in zip(rows, bias, strict=True)]
+        return [list(column) for column in zip(*sums, strict=True)]
+
+    return apply
+
+
+def _convolution(matrix: flint.arb_mat, module: FrozenModule, shape: Shape) -> Function:
+    assert isinstance(module.bias, Tensor)
+    return _affine(matrix, [b for b in _numbers(module.bias) for _ in range(shape[1] * shape[2])])
+
+
+def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
+    """`sum_f weight_f Re(W_f e^(i f.(p - q))) / n` at output pixel p and input pixel q: a circular convolution."""
+    i, h, w = shape
+    o = module.real.shape[1]
+    grid = module.grid
+    rows, columns, half = grid.rows, grid.columns, grid.half
+    cos_r, sin_r = _turns(rows)
+    cos_c, sin_c = _turns(columns)
+    moves = list(product(range(1 - h, h), range(1 - w, w)))
+    waves = []
+    for dy, dx in moves:
+        real, imaginary = [], []
+        for r, c in product(range(rows), range(half)):
+            alone = c == 0 or 2 * c == columns  # its own conjugate; the others stand for two
+            y, x = r * dy % rows, c * dx % columns
+            scale = flint.arb(1 if alone else 2) / (rows * columns)
+            real.append(scale * (cos_r[y] * cos_c[x] - sin_r[y] * sin_c[x]))
+            imaginary.append(-scale * (sin_r[y] * cos_c[x] + cos_r[y] * sin_c[x]))
+        waves.append(real + imaginary)
+    parts = torch.cat((module.real, module.imaginary)).flatten(1).tolist()
+    taps = (flint.arb_mat(waves) * flint.arb_mat(parts)).tolist()  # move -> (o i)
+    place = {move: n for n, move in enumerate(moves)}
+    pixels = list(product(range(h), range(w)))
+    matrix = [
+        [taps[place[y - v, x - u]][a * i + b] for b in range(i) for v, u in pixels] for a in range(o) for y, x in pixels
+    ]
+    return _convolution(flint.arb_mat(matrix), module, shape)
+
+
+def _turns(n: int) -> tuple[Column, Column]:
+    """Cosine and sine of every n-th part of a turn."""
+    parts = [flint.fmpq(2 * k, n) for k in range(n)]
+    return [flint.arb.cos_pi_fmpq(p) for p in parts], [flint.arb.sin_pi_fmpq(p) for p in parts]
+
+
+def _dense(module: FrozenDense, shape: Shape) -> Function:
+    i, h, w = shape
+    o = module.bias.shape[0]
+    matrix = module.matrix.view(h, w, o, h, w, i).permute(2, 0, 1, 5, 3, 4).reshape(o * h * w, i * h * w)
+    return _convolution(flint.arb_mat(matrix.tolist()), module, shape)
+
+
+def _kernel_matrix(module: FrozenKernel, shape: Shape) -> flint.arb_mat:
+    """Tap by tap: output pixel p reads pixel `p + d (t - centre)` of the image with zeros appended."""
+    i, h, w = shape
+    o, _, kh, kw = module.kernel.shape
+    rows, columns = h + module.extra[0], w + module.extra[1]
+    circular = module.settings["padding_mode"] == "circular"
+    matrix = [[flint.arb(0)] * (i * h * w) for _ in range(o * h * w)]
+    taps = module.kernel.tolist()
+    for y, x, r, c in product(range(h), range(w), range(kh), range(kw)):
+        v = y + module.dilation[0] * (r - (kh - 1) // 2)
+        u = x + module.dilation[1] * (c - (kw - 1) // 2)
+        if circular:
+            v, u = v % rows, u % columns
+        if 0 <= v < h and 0 <= u < w:
+            for a, b in product(range(o), range(i)):
+                row, column = (a * h + y) * w + x, (b * h + v) * w + u
+                matrix[row][column] = matrix[row][column] + taps[a][b][r][c]
+    return flint.arb_mat(matrix)
+
+
+def _kernel(module: FrozenKernel, shape: Shape) -> Function:
+    return _convolution(_kernel_matrix(module, shape), module, shape)
+
+
+def _series(module: FrozenSeries, shape: Shape) -> Function:
+    i, h, w = shape
+    channels = module.kernel.shape[0]
+    skew = _kernel_matrix(module, (channels, h, w))
+    n, o = channels * h * w, module.settings["out_channels"]
+    total = term = flint.arb_mat([[int(a == b) for b in range(n)] for a in range(n)])
+    for j in range(1, module.settings["terms"] + 1):
+        term = skew * term * (flint.arb(1) / j)
+        total = total + term
+    cropped = [row[: i * h * w] for row in total.tolist()[: o * h * w]]
+    return _convolution(flint.arb_mat(cropped), module, shape)
+
+
+def _linear(module: FrozenLinear, shape: Shape) -> Function:
+    return _affine(flint.arb_mat(module.weight.tolist()), _numbers(module.bias))
+
+
+def _normalize(module: FrozenNormalize, shape: Shape) -> Function:
+    mean, std = (_by_entry(t, shape) for t in (module.mean, module.std))
+    return lambda columns: [[(v - m) / s for v, m, s in zip(x, mean, std, strict=True)] for x in columns]
+
+
+def _shift(module: FrozenShift, shape: Shape) -> Function:
+    shift = _by_entry(module.shift, shape)
+    return lambda columns: [[v + s for v, s in zip(x, shift, strict=True)] for x in columns]
+
+
+def _householder(module: FrozenHouseholder, shape: Shape) -> Function:
+    half = _size(shape) // 2
+    pixels = _size(shape) // shape[0]
+    steps = [[[n for n in row for _ in range(pixels)] for row in normals.tolist()] for normals in module.normals]
+
+    def reflect(x: Column) -> Column:
+        a, b = x[:half], x[half:]
+        for v, w in steps:
+            reach = [(p * s + q * t).max(0) * 2 for p, q, s, t in zip(a, b, v, w, strict=True)]
+            a = [p - s * r for p, s, r in zip(a, v, reach, strict=True)]
+            b = [q - t * r for q, t, r in zip(b, w, reach, strict=True)]
+        return a + b
+
+    return lambda columns: [reflect(x) for x in columns]
+
+
+def _max_min(module: FrozenMaxMin, shape: Shape) -> Function:
+    half = _size(shape) // 2
+
+    def sort(x: Column) -> Column:
+        pairs = list(zip(x[:half], x[half:], strict=True))
+        return [a.max(b) for a, b in pairs] + [a.min(b) for a, b in pairs]
+
+    return lambda columns: [sort(x) for x in columns]
+
+
+def _windows(shape: Shape, size: int) -> list[list[int]]:
+    """Places of the entries of each window, windows in the order of the output."""
+    c, h, w = shape
+    places = torch.arange(c * h * w).view(c, h, w)[:, : h // size * size, : w // size * size]
+    windows = places.unfold(1, size, size).unfold(2, size, size)
+    return windows.reshape(-1, size * size).tolist()
+
+
+def _average_pool(module: FrozenAveragePool, shape: Shape) -> Function:
+    size = module.settings["size"]
+    windows = _windows(shape, size)
+    return lambda columns: [[sum((x[n] for n in window), flint.arb(0)) / size for window in windows] for x in columns]
+
+
+def _max_pool(module: FrozenMaxPool, shape: Shape) -> Function:
+    windows = _windows(shape, module.settings["size"])
+
+    def largest(x: Column, window: list[int]) -> flint.arb:
+        top = x[window[0]]
+        for n in window[1:]:
+            top = top.max(x[n])
+        return top
+
+    return lambda columns: [[largest(x, window) for window in windows] for x in columns]
+
+
+def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
+    c, h, w = shape
+    s = module.settings["stride"]
+    places = torch.arange(c * h * w).view(c, h // s, s, w // s, s).permute(0, 2, 4, 1, 3).flatten().tolist()
+    return lambda columns: [[x[n] for n in places] for x in columns]
+
+
+def _flatten(module: FrozenFlatten, shape: Shape) -> Function:
+    return lambda columns: columns
+
+
+def _numbers(tensor: Tensor) -> Column:
+    return [flint.arb(v) for v in tensor.double().tolist()]
+
+
+def _by_entry(tensor: Tensor, shape: Shape) -> Column:
+    return [v for v in _numbers(tensor) for _ in range(shape[1] * shape[2])]
+
+
+def _size(shape: Shape) -> int:
+    return int(torch.Size(shape).numel())
+
+
+EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
+    FrozenSpectrum: _spectrum,
+    FrozenDense: _dense,
+    FrozenKernel: _kernel,
+    FrozenSeries: _series,
+    FrozenLinear: _linear,
+    FrozenNormalize: _normalize,
+    FrozenShift: _shift,
+    FrozenHouseholder: _householder,
+    FrozenMaxMin: _max_min,
+    FrozenAveragePool: _average_pool,
+    FrozenMaxPool: _max_pool,
+    FrozenDownsampling: _downsampling,
+    FrozenFlatten: _flatten,
+}

@@ -1,0 +1,137 @@
+"""One-line mistakes, each of which the harness must notice. The table says what each stands for.
+
+Every mutant is a context manager that changes lotnet while a network is frozen and certified.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from unittest.mock import patch
+
+import torch
+from harness import Mutant
+from torch import Tensor
+
+from lotnet.certification import certificate
+from lotnet.certification.rounding import Bounds, bounds
+from lotnet.frozen import FrozenModel, FrozenResidual, convolution, pointwise
+from lotnet.frozen.convolution import FrozenSeries
+from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
+from lotnet.linalg.polar import polar
+from lotnet.linalg.rounding import Upper, gamma, unit_roundoff
+from lotnet.parametrizations import LOT
+
+Radii = Callable[..., tuple[Tensor, ...]]
+
+
+@contextmanager
+def _patched(target: object, name: str, value: object) -> Iterator[None]:
+    with patch.object(target, name, value):
+        yield
+
+
+def _bounds(change: Callable[[FrozenModel, Bounds], Bounds]) -> Mutant:
+    """The bounds that a certificate rests on, changed."""
+    return partial(_patched, certificate, "bounds", lambda model: change(model, bounds(model)))
+
+
+def _normalisation_only(model: FrozenModel, limits: Bounds) -> Bounds:
+    stds = [float(m.std.min()) for m in model.modules() if isinstance(m, FrozenNormalize)]
+    return replace(limits, lipschitz=1 / min(stds))
+
+
+def _without_bias(model: FrozenModel, limits: Bounds) -> Bounds:
+    head = list(model)[-1]
+    growth = float(gamma(head.weight.shape[1] + 1, unit_roundoff(torch.float64)))
+    return replace(limits, logit_error=(limits.logit_error - growth * head.bias.abs()).clamp_min(0))
+
+
+def _radii(change: Radii) -> Mutant:
+    return partial(_patched, certificate, "_radii", partial(change, certificate._radii))
+
+
+def _top_nine(radii: Radii, logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
+    if logits.shape[1] <= 9:
+        return radii(logits, limits, std)
+    ninth = logits.topk(9, dim=1).values[:, -1:]
+    return radii(torch.where(logits >= ninth, logits, -1e30), limits, std)
+
+
+def _four_decimals(radii: Radii, *inputs: object) -> tuple[Tensor, ...]:
+    prediction, margin, *rest = radii(*inputs)
+    return (prediction, margin, *((1e4 * r).round() / 1e4 for r in rest))
+
+
+def _once(radii: Radii, *inputs: object) -> tuple[Tensor, ...]:
+    prediction, margin, plain, real, _ = radii(*inputs)
+    return prediction, margin, plain, real, real
+
+
+def _one_ulp(radii: Radii, *inputs: object) -> tuple[Tensor, ...]:
+    prediction, margin, *rest = radii(*inputs)
+    return (prediction, margin, *(torch.where(r > 0, torch.nextafter(r, 2 * r), r) for r in rest))
+
+
+def _power_iteration(w: Tensor) -> Tensor:
+    """Three steps from a fixed start: what most libraries use, a lower bound."""
+    w = w.to(torch.complex128 if w.is_complex() else torch.float64)
+    v = torch.randn(w.shape[-1], 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(w.dtype)
+    for _ in range(3):
+        v = w.mH @ (w @ v)
+        v = v / torch.linalg.matrix_norm(v, keepdim=True).clamp_min(1e-300)
+    return torch.linalg.matrix_norm(w @ v)
+
+
+@contextmanager
+def _power_iterations() -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (convolution, pointwise):
+            stack.enter_context(patch.object(module, "spectral_norm_bound", _power_iteration))
+        yield
+
+
+@contextmanager
+def _single_precision_newton() -> Iterator[None]:
+    """Weights as they come from float32 training, not shrunk, and taken to be orthogonal."""
+
+    def single(self: LOT, v: Tensor, frozen: bool = False) -> Tensor:
+        return polar(v.to(torch.complex64 if v.is_complex() else torch.float32)).to(v.dtype)
+
+    with (
+        patch.object(LOT, "polar", single),
+        patch.object(convolution, "_SHRINK", 1.0),
+        _bounds(_normalisation_only)(),
+    ):
+        yield
+
+
+# What was changed: how, and where it stands in numerics.md or peers.md if it does.
+MUTANTS: dict[str, Mutant] = {
+    "max(std) for min(std)": partial(
+        _patched, FrozenNormalize, "_prove_lipschitz", lambda self: Upper(1) / float(self.std.max())
+    ),
+    "sqrt 2 dropped": _bounds(lambda model, limits: replace(limits, pairs=limits.pairs / math.sqrt(2))),
+    "L = 1 assumed of every layer": _bounds(_normalisation_only),
+    "E = 0: rounding ignored": _bounds(
+        lambda model, limits: replace(limits, feature_error=0.0, logit_error=torch.zeros_like(limits.logit_error))
+    ),
+    "rounding of the last bias ignored": _bounds(_without_bias),
+    "power iteration for the norm": _power_iterations,
+    "fp32 Newton, not proved": _single_precision_newton,
+    "weights changed after freezing": partial(_patched, FrozenModel, "is_intact", lambda self: True),
+    "LLN over the top 9 classes": _radii(_top_nine),
+    "radii rounded to 4 decimals": _radii(_four_decimals),
+    "residual: max for sum": partial(_patched, FrozenResidual, "_mix", lambda self, g, f: Upper(max(g, f) / 2)),
+    "exponential cut, bound 1": partial(_patched, FrozenSeries, "_prove_lipschitz", lambda self: Upper(1)),
+    "reflection by a rounded v, bound 1": partial(
+        _patched, FrozenHouseholder, "_prove_lipschitz", lambda self: Upper(1)
+    ),
+}
+
+# Mistakes that no budget can notice, because what is proved is that much more than what happens; kept to say so.
+SURVIVORS: dict[str, Mutant] = {
+    "claim B counts E once, as claim A": _radii(_once),
+    "radii one ulp larger": _radii(_one_ulp),
+}

@@ -1,0 +1,61 @@
+"""The harness with a small budget: `make falsify` spends the full one."""
+
+import pytest
+import torch
+from exact import real_function
+from harness import falsify
+from mutants import MUTANTS
+from zoo import BODIES, network
+
+
+def test_certificates_survive_every_kind_of_network() -> None:
+    tally = falsify(networks=len(BODIES), certificates=500)
+    assert tally.broken == [] and tally.wrong == []
+    assert tally.certified >= 0.7 * tally.images  # refusing to certify would pass trivially
+    assert tally.beyond >= 0.2 * tally.certified  # and attacks without teeth would too
+    assert tally.known > 50
+    assert tally.plain_broken > 100
+
+
+# Where the first networks have nothing to say about a mutant, the seed of one that has.
+TELLING = {
+    "max(std) for min(std)": 9,
+    "L = 1 assumed of every layer": 4,
+    "rounding of the last bias ignored": 2,
+    "power iteration for the norm": 1,
+    "fp32 Newton, not proved": 3,
+    "LLN over the top 9 classes": 6,
+    "residual: max for sum": 3,
+    "exponential cut, bound 1": 4,
+    "reflection by a rounded v, bound 1": 5,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_killed(name: str) -> None:
+    mutant = MUTANTS[name]
+    assert falsify(8, 1000, first_seed=TELLING.get(name, 0), mutant=mutant, compare=False, stop=True).broken
+
+
+def test_a_mutant_leaves_no_trace() -> None:
+    case = network(3)
+    before = float(case.model.astype(torch.float64).lipschitz_bound())
+    for mutant in MUTANTS.values():
+        with mutant():
+            pass
+    assert float(case.model.astype(torch.float64).lipschitz_bound()) == before
+
+
+@pytest.mark.parametrize("seed", range(len(BODIES)))
+def test_the_oracle_agrees_with_the_program(seed: int) -> None:
+    case = network(seed, images=3)
+    graph = case.model.astype(torch.float64)
+    rows = [[float(v) for v in row] for row in real_function(graph, graph.input_shape)(case.images)]
+    exact = torch.tensor(rows, dtype=torch.float64)
+    assert torch.allclose(exact, graph(case.images), rtol=1e-12, atol=1e-12)
+
+
+def test_a_network_is_a_function_of_its_seed() -> None:
+    first, second = network(5), network(5)
+    assert first.model.checksum() == second.model.checksum()
+    assert torch.equal(first.images, second.images)

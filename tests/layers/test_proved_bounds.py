@@ -1,0 +1,119 @@
+"""The proved Lipschitz bound of every frozen layer is at least what its derivative does, and not much more."""
+
+import pytest
+import torch
+from layer_cases import jacobian, largest_singular_value, randomize
+from torch import Tensor, nn
+
+from lotnet import (
+    AveragePool,
+    Centering,
+    ConvexResidual,
+    Householder,
+    InvertibleDownsampling,
+    MaxMin,
+    MaxPool,
+    Normalize,
+    NormalizedLinear,
+    OrthogonalConv2d,
+    OrthogonalLinear,
+    freeze,
+)
+from lotnet.frozen import FROZEN
+from lotnet.parametrizations import PARAMETRIZATIONS
+
+SHAPE = (4, 6, 6)
+LAYERS: dict[str, tuple[nn.Module, ...]] = {
+    "normalize": (Normalize([0.1, 0.2, 0.3, 0.4], [0.2, 0.5, 0.3, 0.4]),),
+    "centering": (Centering(4),),
+    "max-min": (MaxMin(),),
+    "householder 1": (Householder(4),),
+    "householder 2": (Householder(4, order=2),),
+    "downsampling": (InvertibleDownsampling(2),),
+    "average pool": (AveragePool(3),),
+    "max pool": (MaxPool(2),),
+    "linear": (nn.Flatten(), OrthogonalLinear(144, 5)),
+    "normalized linear": (nn.Flatten(), NormalizedLinear(144, 5)),
+    "residual": (ConvexResidual(OrthogonalConv2d(4, 4, 3), 0.2),),
+    "shortcut": (ConvexResidual(OrthogonalConv2d(4, 6, 3), 0.2, shortcut=OrthogonalConv2d(4, 6, 1)),),
+    "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
+} | {
+    f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, mode, parametrization=name),)
+    for name in PARAMETRIZATIONS
+    for mode in ("zeros", "circular")
+    for k, stride in ((1, 1), (2, 1), (3, 1), (3, 2))
+}
+
+
+def points(seed: int, dtype: torch.dtype) -> Tensor:
+    return torch.rand(SHAPE, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_bound_covers_the_derivative(name: str, dtype: torch.dtype) -> None:
+    model = randomize(nn.Sequential(*LAYERS[name]), seed=len(name)).eval()
+    frozen = freeze(model, SHAPE, dtype)
+    wide = frozen.astype(torch.float64)  # the function of the stored numbers, for which the bound is proved
+    bound = float(frozen.lipschitz_bound())
+    linear = len(LAYERS[name]) == 1 and isinstance(LAYERS[name][0], OrthogonalConv2d | Normalize | Centering)
+    largest = max(
+        largest_singular_value(jacobian(wide, points(seed, torch.float64))) for seed in range(1 if linear else 3)
+    )
+    assert largest <= bound * (1 + 1e-14)  # the SVD itself errs by that
+    assert bound <= _expected(name) * (1 + 1e-6)
+
+
+def _expected(name: str) -> float:
+    if name == "normalize":
+        return 5.0
+    if name == "normalized linear":
+        return 5**0.5
+    if name.startswith("soc"):  # the truncated exponential exceeds one by its own small bound
+        return PARAMETRIZATIONS["soc"]().lipschitz_bound(3, frozen=True)
+    return 1.0
+
+
+@pytest.mark.parametrize("scale", (0.5, 1.0 + 1e-5, 3.0))
+@pytest.mark.parametrize("tensor", ("real", "kernel", "matrix", "weight"))
+def test_a_bound_is_of_the_stored_tensors_not_of_good_intentions(tensor: str, scale: float) -> None:
+    """Someone scales the tensors after freezing: the bound follows."""
+    layers: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+        "real": (OrthogonalConv2d(2, 2, 3), (2, 6, 6)),
+        "kernel": (OrthogonalConv2d(2, 2, 3, parametrization="bcop"), (2, 6, 6)),
+        "matrix": (OrthogonalConv2d(2, 2, 3), (2, 2, 2)),
+        "weight": (OrthogonalLinear(6, 6), (6,)),
+    }
+    layer, shape = layers[tensor]
+    stage = layer.frozen(shape, torch.float64)
+    for name in ("real", "imaginary", "kernel", "matrix", "weight"):
+        if hasattr(stage, name):
+            getattr(stage, name).mul_(scale)
+    assert float(stage.lipschitz_bound()) == pytest.approx(scale, rel=2e-7)
+    assert float(stage.lipschitz_bound()) >= scale * (1 - 1e-15)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_rounding_bound_covers_the_float32_program(name: str) -> None:
+    """The float32 program strays from the float64 one by less than the float32 bound says."""
+    model = randomize(nn.Sequential(*LAYERS[name]), seed=len(name)).eval()
+    frozen = freeze(model, SHAPE)
+    wide = frozen.astype(torch.float64)
+    for seed in range(3):
+        x = points(seed, torch.float32)
+        norm = float(x.double().norm()) * (1 + 1e-12)
+        error = (frozen(x[None]).double() - wide(x[None].double())).norm()
+        assert error <= float(frozen.rounding_bound(0.0, norm))
+        assert float(wide.rounding_bound(0.0, norm)) < 1e-11
+        assert wide(x[None].double()).norm() <= float(wide.output_norm(norm)) * (1 + 1e-12)
+
+
+def test_every_frozen_kind_was_met() -> None:
+    met = {
+        type(module)
+        for layers in LAYERS.values()
+        for module in freeze(nn.Sequential(*layers), SHAPE).modules()
+        if type(module) in FROZEN.values()
+    }
+    small = OrthogonalConv2d(2, 2, 3).frozen((2, 2, 2), torch.float32)
+    assert met | {type(small)} == set(FROZEN.values())

@@ -1,0 +1,271 @@
+"""Attacks do what they say: on linear models, where the answer is known, and in exact arithmetic."""
+
+import math
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
+from lotnet.attacks import (
+    Budget,
+    attack_report,
+    auto_attack_l2,
+    check_certificates,
+    is_within,
+    nearest_boundary,
+    onto_sphere,
+    pgd_l2,
+    pgd_linf,
+    rounding_search,
+    squared_distance,
+)
+from lotnet.certification import certify
+from lotnet.errors import InputError
+from lotnet.losses import margins
+
+WEIGHT = torch.randn(5, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+IMAGES = 0.3 + 0.4 * torch.rand(8, 3, 2, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def linear(x: Tensor) -> Tensor:
+    return x.flatten(1) @ WEIGHT.to(x.dtype).T
+
+
+def two_classes(x: Tensor) -> Tensor:
+    return linear(x)[:, :2]
+
+
+LABELS = linear(IMAGES).argmax(dim=1)
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(2)
+
+
+def tight_model(padding: str = "circular") -> FrozenModel:
+    """Linear and norm-preserving: a radius is the distance."""
+    torch.manual_seed(0)
+    layer = OrthogonalConv2d(2, 2, 3, padding_mode=padding)  # type: ignore[arg-type]
+    nn.init.normal_(layer.weight)
+    return freeze(nn.Sequential(Normalize([0.5, 0.5], 0.25), layer, nn.Flatten(), OrthogonalLinear(32, 2)), 4)
+
+
+def pixels(count: int = 20, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.rand(count, 2, 4, 4, generator=torch.Generator().manual_seed(3), dtype=dtype)
+
+
+# ---- PGD
+
+
+def test_l2_pgd_finds_the_best_point_of_a_linear_model() -> None:
+    """The margin of two classes falls by radius times ||w_c - w_j||, which sign steps or l-infinity clamps miss."""
+    labels = two_classes(IMAGES).argmax(dim=1)
+    radius = torch.linspace(0.01, 0.2, 8, dtype=torch.float64)
+    points = pgd_l2(two_classes, IMAGES, labels, radius, steps=40, generator=seeded())
+    assert torch.allclose((points - IMAGES).flatten(1).norm(dim=1), radius, rtol=1e-9)
+    fall = margins(two_classes(IMAGES), labels) - margins(two_classes(points), labels)
+    assert torch.allclose(fall, radius * (WEIGHT[0] - WEIGHT[1]).norm(), rtol=1e-3)
+
+
+def test_linf_pgd_finds_the_best_point_of_a_linear_model() -> None:
+    labels = two_classes(IMAGES).argmax(dim=1)
+    points = pgd_linf(two_classes, IMAGES, labels, 8 / 255, generator=seeded())
+    assert (points - IMAGES).abs().max() <= 8 / 255 * (1 + 1e-12)
+    fall = margins(two_classes(IMAGES), labels) - margins(two_classes(points), labels)
+    assert torch.allclose(fall, 8 / 255 * (WEIGHT[0] - WEIGHT[1]).abs().sum().expand(8), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_points_stay_in_the_ball_and_if_asked_in_the_unit_cube(dtype: torch.dtype) -> None:
+    images = torch.rand(8, 3, 2, 2).to(dtype)
+    labels = linear(images).argmax(dim=1)
+    for step_size in (0.01, 0.5, 10.0):
+        free = pgd_l2(linear, images, labels, 0.7, steps=5, restarts=2, step_size=step_size)
+        assert (free - images).flatten(1).norm(dim=1).max() <= 0.7 * (1 + 1e-6)
+        kept = pgd_l2(linear, images, labels, 0.7, steps=5, step_size=step_size, pixels=True)
+        assert kept.min() >= 0 and kept.max() <= 1
+    assert free.min() < 0 or free.max() > 1
+    inside = pgd_linf(linear, images, labels, 0.9, steps=3)
+    assert inside.min() >= 0 and inside.max() <= 1
+
+
+def test_the_result_is_never_worse_than_the_image_and_is_reproducible() -> None:
+    first, second = (pgd_l2(linear, IMAGES, LABELS, 1e-3, steps=3, generator=seeded()) for _ in range(2))
+    assert torch.equal(first, second)
+    assert (margins(linear(first), LABELS) <= margins(linear(IMAGES), LABELS)).all()
+    assert torch.equal(pgd_l2(linear, IMAGES, LABELS, 0.1, restarts=0), IMAGES)
+
+
+def test_a_flat_model_gives_no_direction_and_no_nan() -> None:
+    def flat(x: Tensor) -> Tensor:
+        return (0 * x).flatten(1)[:, :3] + torch.tensor([1.0, 0.0, -1.0])
+
+    labels = torch.zeros(8, dtype=torch.long)
+    assert pgd_l2(flat, IMAGES, labels, 0.1, steps=3).isfinite().all()
+    assert (nearest_boundary(flat, IMAGES, labels) == 0).all()
+
+
+def test_the_nearest_boundary_need_not_be_the_runner_up() -> None:
+    weight = torch.tensor([[1.0, 0, 0, 0], [0.99, 0, 0, 0], [-9.0, 0, 0, 0]], dtype=torch.float64)
+    image = torch.full((1, 1, 2, 2), 0.5, dtype=torch.float64)
+
+    def model(x: Tensor) -> Tensor:
+        return x.flatten(1) @ weight.T + torch.tensor([0, 0, 4.9], dtype=torch.float64)
+
+    direction = nearest_boundary(model, image, torch.tensor([0]))
+    assert direction.flatten().tolist() == [-1, 0, 0, 0]
+    assert model(image + 0.02 * direction).argmax() == 2
+
+
+# ---- exact distances and the rounding search
+
+numbers = st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=6)
+
+
+@given(numbers)
+def test_distances_are_exact(pairs: list[tuple[float, float]]) -> None:
+    x, y = (torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
+    assert squared_distance(x, y) == sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)
+    assert squared_distance(x.float(), x.float()) == 0
+
+
+def test_within_is_decided_beyond_float64() -> None:
+    x = torch.tensor([0.0, 0.0], dtype=torch.float64)
+    assert is_within(x, torch.tensor([0.6, 0.8], dtype=torch.float64), 1.0) == (
+        Fraction(0.6) ** 2 + Fraction(0.8) ** 2 <= 1
+    )
+    y = torch.tensor([1.0, 1e-9], dtype=torch.float64)  # its norm is 1 + 5e-19, which rounds to one
+    assert float(y.norm()) == 1.0 and not is_within(x, y, 1.0)
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_onto_the_sphere_is_within_and_close_to_it(dtype: torch.dtype) -> None:
+    images = IMAGES.to(dtype)
+    direction = torch.randn(images.shape, generator=seeded()).to(dtype)
+    eps = torch.finfo(dtype).eps
+    for size in (1e-3, 0.1, 3.0):
+        radius = torch.full((8,), size, dtype=torch.float64)
+        points = onto_sphere(images, direction, radius)
+        for image, point in zip(images, points, strict=True):
+            assert is_within(image, point, size)
+            assert math.sqrt(squared_distance(image, point)) >= size * (1 - 64 * eps) - 8 * eps
+    assert torch.equal(onto_sphere(images, direction, torch.full((8,), 1e-30)), images)
+
+
+def test_the_rounding_search_stays_within_and_never_loses() -> None:
+    radius = torch.full((8,), 0.05, dtype=torch.float64)
+    start = onto_sphere(IMAGES, nearest_boundary(linear, IMAGES, LABELS), radius)
+    found = rounding_search(linear, IMAGES, LABELS, radius, tries=20, generator=seeded())
+    assert (margins(linear(found), LABELS) <= margins(linear(start), LABELS)).all()
+    assert all(is_within(x, y, 0.05) for x, y in zip(IMAGES, found, strict=True))
+
+
+def test_the_rounding_search_breaks_what_float32_promises() -> None:
+    """margin / (sqrt 2 L), computed in float32 as in the literature, for a model that attains it.
+
+    Most of the radii that break are right up to the last digits: only an attack that rounds as well sees it.
+    """
+    model = tight_model()
+    images = pixels(60, torch.float32)
+    logits = model(images)
+    labels = logits.argmax(dim=1)
+    rows = list(model)[-1].weight
+    radius = margins(logits, labels) / ((rows[0] - rows[1]).norm() / list(model)[0].std.min())
+    found = rounding_search(model, images, labels, radius, tries=20, generator=seeded())
+    broken = model(found).argmax(dim=1) != labels
+    assert broken.any()
+    for n in broken.nonzero().flatten().tolist():
+        assert is_within(images[n], found[n], float(radius[n]))
+
+
+# ---- certificates put to the test
+
+
+def test_good_certificates_stand_and_inflated_ones_fall() -> None:
+    model, images = tight_model(), pixels()
+    certificates = certify(model, images)
+    assert check_certificates(model, images, certificates, generator=seeded()) == []
+    inflated = replace(certificates, radii={claim: 1.0001 * r for claim, r in certificates.radii.items()})
+    found = check_certificates(model, images, inflated, Budget(steps=2, tries=1), generator=seeded(), batch_size=7)
+    assert {(c.claim, c.index) for c in found} == {(claim, n) for claim in ("float", "real") for n in range(20)}
+    graph = model.astype(torch.float64)
+    for c in found:
+        assert torch.equal(c.image, images[c.index])
+        assert squared_distance(c.image, c.perturbed) == c.squared_distance <= Fraction(c.radius) ** 2
+        assert c.distance == pytest.approx(c.radius, rel=1e-9)
+        assert int(graph(c.image[None]).argmax()) == c.before == int(certificates.predictions[c.index])
+        assert int(graph(c.perturbed[None]).argmax()) == c.after != c.before
+    assert str(found[0]).startswith("image 0: a gradient step changes the prediction from ")
+
+
+def test_images_without_a_radius_are_left_alone() -> None:
+    model, images = tight_model(), pixels()
+    images[0] = math.nan
+    certificates = certify(model, images)
+    assert check_certificates(model, images, certificates, Budget(steps=1, tries=1)) == []
+    nothing = replace(certificates, radii={claim: 0 * r for claim, r in certificates.radii.items()})
+    assert check_certificates(model, images, nothing) == []
+
+
+def deep_model(classes: int = 5) -> FrozenModel:
+    torch.manual_seed(1)
+    layers = [OrthogonalConv2d(2, 8, 3, stride=2), MaxMin(), OrthogonalConv2d(8, 8, 3), MaxMin()]
+    for layer in layers[::2]:
+        nn.init.normal_(layer.weight)  # type: ignore[arg-type]
+    return freeze(nn.Sequential(Normalize([0.5, 0.5], 0.25), *layers, nn.Flatten(), OrthogonalLinear(32, classes)), 4)
+
+
+def test_the_report_sets_accuracies_side_by_side() -> None:
+    model, images = deep_model(), pixels(30)
+    labels = certify(model, images).predictions.clone()
+    labels[:5] = (labels[:5] + 1) % 5  # some are wrong from the start
+    images[29] = math.nan  # and one cannot be right
+    stages: list[str] = []
+    radius = float(certify(model, images).radii["float"].median())
+    report = attack_report(model, images, labels, radius=radius, steps=10, progress=stages.append)
+    assert stages == ["certificates", "pgd_l2", "pgd_linf", "certified radii"]
+    assert report.clean == 24 / 30
+    assert 0 < report.certified <= report.attacked["pgd_l2"] < report.clean
+    assert report.attacked["pgd_linf"] < report.clean
+    assert report.counterexamples == [] and report.checked == 29
+    repeated = attack_report(model, images, labels, radius=radius, steps=10)
+    assert repeated == report
+
+
+def test_the_report_survives_a_model_that_is_always_wrong() -> None:
+    model, images = deep_model(), pixels(4)
+    labels = (certify(model, images).predictions + 1) % 5
+    report = attack_report(model, images, labels, steps=2, budget=Budget(steps=1, tries=1))
+    assert report.clean == report.certified == report.attacked["pgd_l2"] == 0
+
+
+# ---- AutoAttack
+
+
+@pytest.mark.parametrize("classes", (2, 3, 5))
+def test_auto_attack_finds_what_is_there(classes: int) -> None:
+    """Just beyond the distance of a nearly linear model it succeeds, at half of it it cannot."""
+    pytest.importorskip("pyautoattack")
+    model, images = deep_model(classes), 0.25 + pixels(3) / 2
+    graph = model.astype(torch.float64)
+    certificates = certify(model, images)
+    labels, radius = certificates.predictions, certificates.radii["float"]
+    state = torch.random.get_rng_state()
+    failed = auto_attack_l2(graph, images, labels, radius / 2, steps=5, queries=10)
+    assert (graph(failed.double()).argmax(dim=1) == labels).all()
+    found = auto_attack_l2(graph, images, labels, 20 * float(radius.max()), steps=10, queries=20)
+    assert (graph(found.double()).argmax(dim=1) != labels).all()
+    assert found.min() >= 0 and found.max() <= 1
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_auto_attack_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    with pytest.raises(InputError, match=r"needs the package pyautoattack: install it with `pip install lotnet\[attac"):
+        auto_attack_l2(linear, IMAGES, LABELS, 0.1)
