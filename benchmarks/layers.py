@@ -171,7 +171,7 @@ def header(command: str) -> str:
     return (
         "# Speed and memory of the layers\n\n"
         f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {', '.join(versions)}.\n"
-        f"CPU: {_processor()}, {torch.get_num_threads()} threads, float32, batch {BATCH}, 3 x 3 kernels, zeros.\n\n"
+        f"CPU: {_processor()}, {torch.get_num_threads()} thread(s), float32, batch {BATCH}, 3 x 3 kernels, zeros.\n\n"
         "Ratios are of one run. `against nn.Conv2d` is how many plain convolutions one step costs; "
         "`literal_lot / this` how many times less than the paper's algorithm as printed."
     )
@@ -199,7 +199,8 @@ def main() -> None:
         )
         print(json.dumps(result))
         return
-    text = [header("python benchmarks/layers.py " + " ".join(sys.argv[1:]))]
+    command = f"python benchmarks/layers.py --rounds {options.rounds} --sizes {' '.join(options.sizes)}"
+    text = [header(command)]
     print(text[0], flush=True)
     for size in options.sizes:
         times = worker("times", size, str(options.rounds))

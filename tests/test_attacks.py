@@ -1,5 +1,6 @@
 """Attacks do what they say: on linear models, where the answer is known, and in exact arithmetic."""
 
+import json
 import math
 import sys
 from dataclasses import replace
@@ -70,7 +71,7 @@ def test_l2_pgd_finds_the_best_point_of_a_linear_model() -> None:
     points = pgd_l2(two_classes, IMAGES, labels, radius, steps=40, generator=seeded())
     assert torch.allclose((points - IMAGES).flatten(1).norm(dim=1), radius, rtol=1e-9)
     fall = margins(two_classes(IMAGES), labels) - margins(two_classes(points), labels)
-    assert torch.allclose(fall, radius * (WEIGHT[0] - WEIGHT[1]).norm(), rtol=1e-3)
+    assert torch.allclose(fall, radius * (WEIGHT[0] - WEIGHT[1]).norm(), rtol=3e-3)
 
 
 def test_linf_pgd_finds_the_best_point_of_a_linear_model() -> None:
@@ -176,7 +177,7 @@ def test_the_rounding_search_breaks_what_float32_promises() -> None:
     logits = model(images)
     labels = logits.argmax(dim=1)
     rows = list(model)[-1].weight
-    radius = margins(logits, labels) / ((rows[0] - rows[1]).norm() / list(model)[0].std.min())
+    radius = margins(logits, labels) / ((rows[0] - rows[1]).norm() / next(iter(model)).std.min())
     found = rounding_search(model, images, labels, radius, tries=20, generator=seeded())
     broken = model(found).argmax(dim=1) != labels
     assert broken.any()
@@ -201,6 +202,9 @@ def test_good_certificates_stand_and_inflated_ones_fall() -> None:
         assert c.distance == pytest.approx(c.radius, rel=1e-9)
         assert int(graph(c.image[None]).argmax()) == c.before == int(certificates.predictions[c.index])
         assert int(graph(c.perturbed[None]).argmax()) == c.after != c.before
+    saved = json.loads(json.dumps(found[0].to_dict()))
+    assert torch.equal(torch.tensor(saved["perturbed"], dtype=torch.float64), found[0].perturbed)
+    assert Fraction(saved["squared_distance"]) == found[0].squared_distance
     assert str(found[0]).startswith("image 0: a gradient step changes the prediction from ")
 
 
@@ -236,6 +240,7 @@ def test_the_report_sets_accuracies_side_by_side() -> None:
     assert report.counterexamples == [] and report.checked == 29
     repeated = attack_report(model, images, labels, radius=radius, steps=10)
     assert repeated == report
+    assert json.loads(json.dumps(report.to_dict()))["attacked"] == report.attacked
 
 
 def test_the_report_survives_a_model_that_is_always_wrong() -> None:

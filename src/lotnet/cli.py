@@ -8,6 +8,8 @@ from lotnet.errors import InputError
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("lotnet.commands.train", "train a model: digits by default, a recipe with --config"),
+    "certify": ("lotnet.commands.certify", "prove, for each image, a radius in which the prediction cannot change"),
+    "attack": ("lotnet.commands.attack", "attack a model, and every certificate at exactly its radius"),
     "data": ("lotnet.commands.data", "list data sets, or prepare one from a folder or archive"),
     "paper": ("lotnet.commands.paper", "the paper's rows, and the command that trains each"),
 }
@@ -33,7 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
         module, _ = VERBS[arguments[0]]
         return importlib.import_module(module).main(arguments[1:])
     except InputError as error:
-        print(f"lotnet: {' '.join(str(error).split())}", file=sys.stderr)
+        sentence = " ".join(str(error).split())
+        print(sentence if sentence.startswith("lotnet ") else f"lotnet: {sentence}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("lotnet: interrupted", file=sys.stderr)

@@ -7,6 +7,7 @@ line in `--help`. `model` and `loss` come in kinds, the tables `MODELS` and `LOS
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -84,6 +85,8 @@ class TrainerConfig:
     """Share out the orthogonalisation of the layers over the processes."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; 0 is none but at its end."""
+    threads: int | None = None
+    """Threads on a CPU, by default one a core. Small networks are faster with 1; the last bits depend on it."""
     devices: int = 1
     """Processes on this machine, each with its device; torchrun sets its own number."""
     nodes: int = 1
@@ -92,6 +95,7 @@ class TrainerConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "devices", "nodes"):
             _check(getattr(self, name) >= 1, f"trainer.{name}", "at least 1", getattr(self, name))
+        _check(self.threads is None or self.threads >= 1, "trainer.threads", "at least 1", self.threads)
         _check(0 <= self.ema < 1, "trainer.ema", "at least 0 and below 1", self.ema)
         _check(self.radius >= 0, "trainer.radius", "at least 0", self.radius)
         _check(self.checkpoint_every >= 0, "trainer.checkpoint_every", "at least 0", self.checkpoint_every)
@@ -135,9 +139,7 @@ class RunConfig:
     def from_yaml(text: str, source: str) -> "RunConfig":
         settings = read_yaml(text, source)
         if settings.get("format") != FORMAT:
-            raise InputError(
-                f"{source} has format {settings.get('format')}, this lotnet reads {FORMAT}: train again"
-            )
+            raise InputError(f"{source} has format {settings.get('format')}, this lotnet reads {FORMAT}: train again")
         return RunConfig.from_dict(settings, source)
 
     def fingerprint(self) -> str:
@@ -214,14 +216,29 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 def read_yaml(text: str, source: str) -> dict[str, Any]:
     try:
-        settings = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        settings = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" near line {where.line + 1}" if where else ""
         raise InputError(f"{source} is not valid YAML{line}: write `key: value` lines") from None
     if not isinstance(settings, dict):
         raise InputError(f"{source} holds no settings: write `key: value` lines")
     return settings
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's booleans and floats. Under 1.1 the key `on` is true, and 3e-3 is text."""
+
+
+_BOOL, _FLOAT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:float"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _FLOAT)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile("(?:true|false)$"), list("tf"))
+_Loader.add_implicit_resolver(
+    _FLOAT, re.compile(r"(?:[-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?|[-+]?\.inf|\.nan)$"), list("-+.0123456789")
+)
 
 
 def _check(condition: bool, name: str, wanted: str, found: Any) -> None:

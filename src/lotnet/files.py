@@ -13,9 +13,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}; choose another folder or make room"
-        ) from None
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another folder or make room") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -25,9 +23,7 @@ def write_whole(path: Path, content: bytes) -> None:
         Path(name).replace(path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise InputError(
-            f"cannot write {path}: {error.strerror}; make room and try again, nothing was lost"
-        ) from None
+        raise InputError(f"cannot write {path}: {error.strerror}; make room and try again, nothing was lost") from None
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

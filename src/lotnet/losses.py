@@ -78,7 +78,7 @@ class OffsetCrossEntropy(Loss):
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
-        shifted = logits - offset * F.one_hot(labels, logits.shape[1])
+        shifted = logits - offset * F.one_hot(labels, logits.shape[1]).to(logits.dtype)
         return temperature * F.cross_entropy(shifted / temperature, labels)
 
 
@@ -97,7 +97,7 @@ class LogitAnnealing(Loss):
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
         offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
-        shifted = (logits - offset * F.one_hot(labels, logits.shape[1])) / temperature
+        shifted = (logits - offset * F.one_hot(labels, logits.shape[1]).to(logits.dtype)) / temperature
         entropy = F.cross_entropy(shifted, labels, reduction="none")
         return temperature * ((1 - (-entropy).exp()) ** self.beta * entropy).mean()
 
@@ -112,9 +112,7 @@ class EMMA(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        reach = (
-            self.radius * min(1.0, 2 * progress) * lipschitz * pairwise[labels]
-        )  # b c; zero for the label itself
+        reach = self.radius * min(1.0, 2 * progress) * lipschitz * pairwise[labels]  # b c; zero for the label itself
         own = logits.gather(1, labels[:, None])
         share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)
         return F.cross_entropy(logits + share * reach, labels)

@@ -4,6 +4,7 @@ import csv
 import shlex
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 from lotnet.errors import InputError
 
@@ -55,9 +56,7 @@ def recipe_for(row: Row) -> tuple[str, Overrides]:
     if row.model == "ResNet-18":
         setting = "resnet18"
     else:
-        setting = {(False, False): "plain", (True, False): "creg-hh", (True, True): "creg-hh-lln"}[
-            row.creg_hh, row.lln
-        ]
+        setting = {(False, False): "plain", (True, False): "creg-hh", (True, True): "creg-hh-lln"}[row.creg_hh, row.lln]
         depth = row.model.removeprefix("LipConvnet-")
         if depth != "5":
             overrides["model.depth"] = depth
@@ -84,15 +83,8 @@ def arguments(overrides: Overrides) -> list[str]:
 
 def _row(record: dict[str, str]) -> Row:
     flags = {"yes": True, "no": False, "": None}
-    numbers = {
-        name: float(record[name]) if record[name] else None
-        for name in ("cert_36", "cert_72", "cert_108", "eval_seconds", "pgd_linf")
-    }
-    return Row(
-        **{name: record[name] for name in ("table", "dataset", "model", "conv", "setting", "padding")},
-        creg_hh=record["creg_hh"] == "yes",
-        lln=record["lln"] == "yes",
-        residual=flags[record["residual"]],
-        clean=float(record["clean"]),
-        **numbers,
-    )
+    typed: dict[str, Any] = dict(record)
+    typed |= {name: flags[record[name]] for name in ("creg_hh", "lln", "residual")}
+    numbers = ("clean", "cert_36", "cert_72", "cert_108", "eval_seconds", "pgd_linf")
+    typed |= {name: float(record[name]) if record[name] else None for name in numbers}
+    return Row(**typed)

@@ -96,7 +96,7 @@ def flatten(values: Any, known: Iterable[str], source: str, prefix: str = "") ->
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence: `: did you mean ...?`, compared whole or by what follows the last dot, else what there is."""
+    """The end of a sentence: what may have been meant, compared whole or by what follows the last dot."""
     by_part: dict[str, str] = {}
     for name in known:
         by_part.setdefault(name, name)
@@ -105,7 +105,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
         if close := difflib.get_close_matches(part, by_part, n=1, cutoff=0.6):
             return f": did you mean {by_part[close[0]]}?"
     group = word.split(".")[0] + "."
-    choices = dict.fromkeys(name for name in by_part.values() if name.startswith(group)) or dict.fromkeys(by_part.values())
+    names = list(dict.fromkeys(by_part.values()))
+    choices = [name for name in names if name.startswith(group)] or names
     return f": choose one of {', '.join(choices)}" if len(choices) <= 16 else ": --help lists what there is"
 
 

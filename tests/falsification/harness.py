@@ -184,16 +184,16 @@ def _compare_plain(case: Case, tally: Tally, generator: torch.Generator) -> None
 
 
 def _compare_known(case: Case, graph: FrozenModel, limits: Bounds, certified: Certificates, tally: Tally) -> None:
-    """A linear network: the distance to the boundary is margin / |gradient|, least over the classes.
+    """A linear network: the distance d to the boundary is margin / |gradient|, least over the classes.
 
-    Both are known in float64 up to the proved error of a margin; where that is under 1e-5 of it, the radii must lie
-    in [0.999 d, d].
+    Where the proved error of the computed margin is under 1e-5 of it, radii must lie in [0.999 d, d], up to that error.
     """
     images = case.images.clone().requires_grad_()
     logits = graph(images)
     labels = certified.predictions
     lower, upper = real_margins(limits, logits.detach(), labels)
-    clear = upper - lower <= 1e-5 * lower
+    error = (upper - lower) / lower
+    clear = (lower > 0) & (error <= 1e-5)
     own = logits.gather(1, labels[:, None]).squeeze(1)
     distance = torch.full_like(own, torch.inf).detach()
     for other in range(logits.shape[1]):
@@ -201,10 +201,9 @@ def _compare_known(case: Case, graph: FrozenModel, limits: Bounds, certified: Ce
         (slope,) = torch.autograd.grad(gap.sum(), images, retain_graph=True)
         reach = gap.detach() / slope.flatten(1).norm(dim=1)
         distance = torch.where(labels != other, torch.minimum(distance, reach), distance)
-    # The computed distance may itself be off by the error of the margin.
-    ratio = {claim: certified.radii[claim] / distance for claim in ("real", "float")}
     tally.known += int(clear.sum())
-    for claim, part in ratio.items():
-        off = clear & ~((part >= 0.999) & (part <= 1 + 1e-5))
+    for claim in ("real", "float"):
+        part = certified.radii[claim] / distance
+        off = clear & ~((part >= 0.999) & (part <= 1 + error + 1e-12))
         for n in off.nonzero().flatten().tolist():
             tally.wrong.append(f"seed {case.seed}, image {n}: claim {claim}, radius / distance = {float(part[n])!r}")

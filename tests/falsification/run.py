@@ -21,7 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--networks", type=int, default=1000, help="at least this many (default: %(default)s)")
     parser.add_argument("--certificates", type=int, default=100_000, help="with radius > 0 (default: %(default)s)")
-    parser.add_argument("--survivors", type=int, default=100, help="networks for what cannot be caught (%(default)s)")
+    parser.add_argument("--survivors", type=int, default=100, help="networks for what none may catch (%(default)s)")
     settings = parser.parse_args()
     torch.set_num_threads(1)
     print(f"lotnet {version('lotnet')}, torch {torch.__version__}, python-flint {version('python-flint')}, ", end="")
@@ -60,7 +60,7 @@ def _mutants(networks: int, certificates: int, quota: int) -> list[str]:
         if not tally.broken:
             survived.append(name)
         print(f"{name:<40}  {_death(tally)}", flush=True)
-    print(f"\n{'cannot be caught: the proof is that loose':<40}")
+    print("\nnot expected to be caught: the proof is that loose")
     for name, mutant in SURVIVORS.items():
         print(f"{name:<40}  {_death(falsify(quota, 0, mutant=mutant, compare=False, stop=True))}", flush=True)
     return survived

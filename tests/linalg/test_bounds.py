@@ -94,9 +94,7 @@ def test_each_matrix_of_a_batch_is_bounded_by_itself() -> None:
 
 @pytest.mark.parametrize("factor", [0.0, 0.9, 1.1, math.nan])
 @pytest.mark.parametrize("shift", [0.5, 1.0, 2.0, math.nan])
-def test_the_bound_holds_whatever_lapack_returns(
-    factor: float, shift: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_holds_whatever_lapack_returns(factor: float, shift: float, monkeypatch: pytest.MonkeyPatch) -> None:
     cholesky, eigvalsh = torch.linalg.cholesky_ex, torch.linalg.eigvalsh
     monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: SimpleNamespace(L=cholesky(a).L * factor))
     monkeypatch.setattr(torch.linalg, "eigvalsh", lambda a: eigvalsh(a) * shift)
@@ -107,9 +105,7 @@ def test_the_bound_holds_whatever_lapack_returns(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_norm_bound(dtype: torch.dtype, scale: float) -> None:
-    x = (torch.randn(6, 3, 5, dtype=torch.complex128 if dtype.is_complex else torch.float64) * scale).to(
-        dtype
-    )
+    x = (torch.randn(6, 3, 5, dtype=torch.complex128 if dtype.is_complex else torch.float64) * scale).to(dtype)
     x[4] = 0
     for row, bound in zip(x, norm_bound(x, (1, 2)).tolist(), strict=True):
         assert _exact_square(row) <= Fraction(bound) ** 2 <= _exact_square(row) * (1 + Fraction(1, 10**12))
@@ -130,9 +126,7 @@ def test_norm_bound_at_the_ends_of_the_range() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_beta(dtype: torch.dtype, scale: float) -> None:
-    w = (torch.randn(4, 5, 7, dtype=torch.complex128 if dtype.is_complex else torch.float64) * scale).to(
-        dtype
-    )
+    w = (torch.randn(4, 5, 7, dtype=torch.complex128 if dtype.is_complex else torch.float64) * scale).to(dtype)
     modulus = w.to(torch.complex128).abs()
     assert (beta(w) >= torch.linalg.matrix_norm(modulus, 2)).all()
     formula = (modulus.sum(-1).amax(-1) * modulus.sum(-2).amax(-1)).sqrt()

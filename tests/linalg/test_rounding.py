@@ -103,9 +103,7 @@ def _exact(x: Tensor) -> np.ndarray:
 
 def _error(result: Tensor, exact: np.ndarray) -> Fraction:
     """The squared l2 distance of a float32 result from the exact one."""
-    return sum(
-        ((a - b) ** 2 for a, b in zip(_exact(result).flat, np.asarray(exact).flat, strict=True)), Fraction(0)
-    )
+    return sum(((a - b) ** 2 for a, b in zip(_exact(result).flat, np.asarray(exact).flat, strict=True)), Fraction(0))
 
 
 def _norm(x: Tensor) -> float:
@@ -266,9 +264,7 @@ def test_dft_error_of_half_a_spectrum(h: int, w: int, padding: int, kind: str, s
     spectrum = _input(kind, (grid.frequencies, 2, 1), g)
     for transform, argument in ((analyse, x), (synthesise, spectrum)):
         error = transform(argument, grid).double() - transform(argument.double(), grid)
-        assert torch.linalg.vector_norm(error).item() <= dft_error(
-            (grid.rows, grid.columns), _norm(argument), F32
-        )
+        assert torch.linalg.vector_norm(error).item() <= dft_error((grid.rows, grid.columns), _norm(argument), F32)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -287,9 +283,7 @@ def test_stored_transforms_are_as_exact_as_dft_error_assumes(n: int, dtype: torc
                 cos, sin = wave[f * p % n]
                 pairs = [(rows[f][0][p], cos * scale, scale), (rows[f][1][p], sin * scale, scale)]
                 if f < half:
-                    (real_real, real_imag), (imag_real, imag_imag) = (
-                        [part[p] for part in c] for c in columns[f]
-                    )
+                    (real_real, real_imag), (imag_real, imag_imag) = ([part[p] for part in c] for c in columns[f])
                     pairs += [(real_real, cos * weight, weight), (real_imag, -sin * weight, weight)]
                     pairs += [(imag_real, sin * weight, weight), (imag_imag, cos * weight, weight)]
                 for stored, true, unit in pairs:

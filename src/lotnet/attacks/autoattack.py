@@ -33,7 +33,8 @@ def auto_attack_l2(
     """Perturbed images of the standard version (APGD on cross-entropy and targeted, FAB targeted, Square), in float32.
 
     It knows one radius at a time, so with a tensor of radii it attacks image by image. Points stay in [0, 1]; where it
-    fails, the image is returned as it came. It keeps to the radius up to float32 rounding only.
+    fails, the image is returned as it came. It keeps to the radius up to float32 rounding only. Models of fewer than
+    four classes do without its targeted APGD, images of fewer than five pixels a side without Square.
     """
     try:
         from pyautoattack import AutoAttack
@@ -55,9 +56,10 @@ def auto_attack_l2(
     attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = min(9, classes - 1)
     attack.apgd.n_iter = attack.apgd_targeted.n_iter = attack.fab.n_iter = steps
     attack.square.n_queries = queries
-    # Its difference of logits ratio divides by the third largest, so the targeted one needs four classes.
-    if classes < 4:
-        attack.attacks_to_run = [name for name in attack.attacks_to_run if name != "apgd-t"]
+    # What the package cannot do: its targeted difference-of-logits ratio looks at the fourth largest logit, and its
+    # Square attack in l2 starts from tiles of a fifth of the image.
+    impossible = {"apgd-t": classes < 4, "square": min(images.shape[-2:]) < 5}
+    attack.attacks_to_run = [name for name in attack.attacks_to_run if not impossible.get(name)]
     with torch.random.fork_rng(devices=[]):  # it seeds the global generator
         perturbed, _ = attack.run_standard_evaluation(images.float(), labels, batch_size=batch_size)
     return perturbed

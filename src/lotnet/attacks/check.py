@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,21 @@ class Counterexample:
         """Rounded; `squared_distance` is what counts."""
         return math.sqrt(self.squared_distance)
 
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, which keeps every bit of a float64: the pixels, and the exact squared distance as a fraction."""
+        return {
+            "index": self.index,
+            "claim": self.claim,
+            "attack": self.attack,
+            "before": self.before,
+            "after": self.after,
+            "radius": self.radius,
+            "distance": self.distance,
+            "squared_distance": str(self.squared_distance),
+            "image": self.image.tolist(),
+            "perturbed": self.perturbed.tolist(),
+        }
+
     def __str__(self) -> str:
         return (
             f"image {self.index}: {self.attack} changes the prediction from {self.before} to {self.after} at distance "
@@ -78,6 +94,8 @@ def check_certificates(
     for claim in claims:
         chosen = (certificates.radii[claim] > 0).nonzero().flatten()
         for index in chosen.split(batch_size):
+            if not len(index):
+                continue
             x, labels = images[index].to(device, torch.float64), certificates.predictions[index].to(device)
             radius = certificates.radii[claim][index]
             seen: set[int] = set()

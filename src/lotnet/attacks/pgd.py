@@ -22,7 +22,8 @@ class Ball(ABC):
     """
 
     def __init__(self, radius: float | Tensor, images: Tensor) -> None:
-        self.radius = torch.as_tensor(radius).to(images).expand(len(images)).view(-1, 1, 1, 1)
+        size = torch.as_tensor(radius, dtype=images.dtype, device=images.device)
+        self.radius = size.expand(len(images)).view(-1, 1, 1, 1)
 
     @abstractmethod
     def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:

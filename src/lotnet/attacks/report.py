@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,10 @@ class AttackReport:
     checked: int
     """Images with a radius, attacked at it."""
     counterexamples: list[Counterexample]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `attacks.json`."""
+        return vars(self) | {"counterexamples": [example.to_dict() for example in self.counterexamples]}
 
 
 def attack_report(

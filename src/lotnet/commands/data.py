@@ -1,6 +1,7 @@
 """`lotnet data`."""
 
 import json
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _list(root: str | None, as_json: bool) -> None:
-    sets = [
+    sets: list[dict[str, Any]] = [
         {"name": name, "ready": is_prepared(name, root), "about": source.about, "from": list(source.origins)}
         for name, source in SOURCES.items()
     ]

@@ -36,12 +36,12 @@ def main(arguments: list[str]) -> int:
 
 def _print(name: str, rows: list[paper.Row], console: Console) -> None:
     shown = {key: title for key, title in _NUMBERS.items() if any(getattr(row, key) is not None for row in rows)}
-    table = Table(title=name, title_justify="left")
-    for title in ("data", "model", "conv", *shown.values()):
-        table.add_column(title, no_wrap=True)
-    table.add_column("command", overflow="fold")
-    for row in rows:
+    table = Table("", "data", "model", "conv", *shown.values(), title=name, title_justify="left")
+    for n, row in enumerate(rows, start=1):
         numbers = (getattr(row, key) for key in shown)
         cells = ("" if number is None else f"{number:.2f}" for number in numbers)
-        table.add_row(row.dataset, row.model, row.conv, *cells, paper.command_for(row))
+        table.add_row(str(n), row.dataset, row.model, row.conv, *cells)
     console.print(table)
+    for n, row in enumerate(rows, start=1):
+        console.print(f"{n:>3}  {paper.command_for(row)}", soft_wrap=True, highlight=False)
+    console.print()

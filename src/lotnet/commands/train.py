@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lotnet.config import RunConfig, add_settings, from_namespace, kinds_in, read_recipe, recipes
-from lotnet.data import Batches, Dataset
+from lotnet.data import Batches, Dataset, validation_split
 from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.parser import Parser, flatten
@@ -31,6 +31,7 @@ def main(arguments: list[str]) -> int:
     fabric = make_fabric(config.trainer, options.device)
     fabric.launch()
     dataset = load_data(config)
+    _check(config, dataset)
     run = _run_directory(options, config, recipe, fabric)
     if fabric.is_global_zero:
         verb = "continuing" if options.resume else "training"
@@ -139,6 +140,17 @@ def _only(arguments: list[str], *allowed: str) -> None:
             )
 
 
+def _check(config: RunConfig, dataset: Dataset) -> None:
+    """What can be known to fail fails before there is a run directory."""
+    config.model.build(images_of(dataset))
+    training, _ = validation_split(dataset.train)
+    if len(training) < config.trainer.batch_size:
+        raise InputError(
+            f"{len(training)} training images do not fill one batch of {config.trainer.batch_size}: lower "
+            "trainer.batch_size or raise the limit"
+        )
+
+
 def _run_directory(options: Any, config: RunConfig, recipe: str, fabric: Fabric) -> Run:
     """Made or opened by the first process; all others learn its path, or that it failed."""
     path, problem = "", ""
@@ -179,7 +191,7 @@ def _print_result(run: Run, epoch: int, accuracy: Accuracy, console: Console) ->
     table = Table(title=f"Test accuracy of the best checkpoint (epoch {epoch}), plain certificate")
     table.add_column("clean")
     cells = [f"{accuracy.clean:.2%}"]
-    for radius, certified in accuracy.to_dict()["certified"].items():
+    for radius, certified in accuracy.by_name().items():
         table.add_column(f"certified at {radius}")
         cells.append(f"{certified:.2%}")
     table.add_row(*cells)

@@ -124,7 +124,8 @@ class FrozenSpectrum(FrozenConvolution):
 
     def apply_linear(self, x: Tensor) -> Tensor:
         if self._blocks is None or self._blocks.device != x.device:
-            self._blocks = real_blocks(self._transfers())
+            with torch.inference_mode(False):  # kept, and maybe needed outside of it, for an attack's gradient
+                self._blocks = real_blocks(self._transfers())
         return convolve(x, self._blocks, self.grid)
 
     def _transfers(self) -> Tensor:

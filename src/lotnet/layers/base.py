@@ -121,7 +121,8 @@ class Cached:
         known = self._source
         key = (key, source.dtype, source.device)
         if known is None or key != self._key or not torch.equal(known, source):
-            self._value = compute()
+            with torch.inference_mode(False):  # what is kept may be needed outside of it, for a gradient
+                self._value = compute()
             self._key, self._source = key, source.detach().clone()
         return self._value
 

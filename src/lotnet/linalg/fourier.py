@@ -14,13 +14,22 @@ Layout: pixels first, then channels, then batch (h w c b), so that every product
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
+
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+
+def _constant(make: Maker) -> Maker:
+    """Made once for each set of arguments, and fit for training even if the first who asks is in inference mode."""
+    return cast(Maker, lru_cache(maxsize=128)(torch.inference_mode(mode=False)(make)))
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,11 @@ class Grid:
     @property
     def frequencies(self) -> int:
         return self.rows * self.half
+
+    @property
+    def own_conjugates(self) -> int:
+        """Frequencies that are their own conjugates: a real kernel's matrices are real there."""
+        return (2 - self.rows % 2) * (2 - self.columns % 2)
 
 
 def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
@@ -122,13 +136,13 @@ def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor
     return _column_basis(grid.columns, grid.width, grid.padding, dtype, device)
 
 
-@lru_cache(maxsize=128)
+@_constant
 def _row_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     cos, sin = _waves(torch.arange(n), torch.arange(size) + padding, n)
     return torch.stack((cos, -sin), dim=1).view(2 * n, size).div(math.sqrt(n)).to(device, dtype)
 
 
-@lru_cache(maxsize=128)
+@_constant
 def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     half = n // 2 + 1
     cos, sin = _waves(torch.arange(half), torch.arange(size) + padding, n)
@@ -149,7 +163,7 @@ class _Distinct:
     sign: Tensor  # -1 where it is the conjugate of that
 
 
-@lru_cache(maxsize=128)
+@_constant
 def _distinct(grid: Grid, device: torch.device) -> _Distinct:
     reals, pairs, mirrors = [], [], {}
     for u in range(grid.rows):
@@ -165,8 +179,8 @@ def _distinct(grid: Grid, device: torch.device) -> _Distinct:
     place = {position: n for n, position in enumerate(reals + pairs)}
     source = [place[mirrors.get(position, position)] for position in range(grid.frequencies)]
     sign = [-1.0 if position in mirrors else 1.0 for position in range(grid.frequencies)]
-    indices = (torch.tensor(values, dtype=torch.long, device=device) for values in (reals, pairs, source))
-    return _Distinct(*indices, torch.tensor(sign, device=device))
+    positions = [torch.tensor(values, dtype=torch.long, device=device) for values in (reals, pairs, source)]
+    return _Distinct(positions[0], positions[1], positions[2], torch.tensor(sign, device=device))
 
 
 def _check_fits(kh: int, kw: int, grid: Grid) -> None:
@@ -177,7 +191,7 @@ def _check_fits(kh: int, kw: int, grid: Grid) -> None:
         )
 
 
-@lru_cache(maxsize=128)
+@_constant
 def _tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 f, k k
     # Tap t of a cross-correlation reads the pixel t - (k-1)//2 away: the phase has a plus sign.
     cos_r, sin_r = _waves(torch.arange(grid.rows), torch.arange(kh) - (kh - 1) // 2, grid.rows)

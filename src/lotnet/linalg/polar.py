@@ -143,8 +143,9 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        v, w, scale, inverse = ctx.saved_tensors
         with torch.autocast(g.device.type, enabled=False):
-            return pullback(*ctx.saved_tensors, g, ctx.lower, ctx.by_products), None, None
+            return pullback(v, w, scale, inverse, g, ctx.lower, ctx.by_products), None, None
 
 
 def pullback(

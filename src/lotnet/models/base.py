@@ -61,17 +61,13 @@ class ModelConfig(ABC):
         return layer
 
     def make_activation(self, channels: int) -> nn.Module:
-        return (
-            MaxMin() if self.activation == "maxmin" else Householder(channels, order=int(self.activation[-1]))
-        )
+        return MaxMin() if self.activation == "maxmin" else Householder(channels, order=int(self.activation[-1]))
 
     def make_head(self, features: int, classes: int) -> nn.Module:
         if self.head == "lln":
             return NormalizedLinear(features, classes)
         if classes > features:
-            raise InputError(
-                f"{classes} classes need at least as many features, not {features}: use more channels"
-            )
+            raise InputError(f"{classes} classes need at least as many features, not {features}: use more channels")
         return OrthogonalLinear(features, classes, parametrization=self.make_parametrization())
 
     def make_parametrization(self) -> Parametrization:

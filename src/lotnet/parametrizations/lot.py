@@ -31,18 +31,27 @@ class LOT(Parametrization):
         return accurate_polar(v) if frozen else polar(v, tolerance=self.tolerance, condition=self.condition)
 
 
+# Below this many channels a batch of few real matrices costs more to start than it saves: they join the complex ones.
+_APART = 256
+
+
 def matrices(weight: Tensor, geometry: Geometry) -> list[Tensor]:
     """The batches of matrices whose polar factors make up the operator of a kernel."""
     if geometry.kernel_size == 1:  # the same matrix at every frequency
         return [weight.flatten(1)[None]]
-    return list(distinct_transfers(weight, geometry.grid))
+    reals, pairs = distinct_transfers(weight, geometry.grid)
+    return [reals, pairs] if min(weight.shape[:2]) >= _APART else [torch.cat((reals.to(pairs.dtype), pairs))]
 
 
 def assembled(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
     """The operator of these polar factors."""
     if geometry.kernel_size == 1:
         return Kernel(factors[0][0, :, :, None, None], geometry.padding_mode)
-    reals, pairs = factors
+    if len(factors) == 2:
+        reals, pairs = factors
+    else:  # arithmetic on zero imaginary parts has kept them zero
+        count = geometry.grid.own_conjugates
+        reals, pairs = factors[0][:count].real, factors[0][count:]
     return Spectrum(expand(reals, pairs, geometry.grid), geometry.grid)
 
 

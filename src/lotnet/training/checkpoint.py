@@ -74,9 +74,7 @@ class Checkpoints:
         """Oldest first."""
         return sorted(path for path in self.folder.glob("*.safetensors") if path.stem.isdecimal())
 
-    def latest(
-        self, fingerprint: str, warn: Callable[[str], None]
-    ) -> tuple[Position, dict[str, Tensor]] | None:
+    def latest(self, fingerprint: str, warn: Callable[[str], None]) -> tuple[Position, dict[str, Tensor]] | None:
         """The newest that is whole; None if the run was stopped before its first."""
         paths = self.steps()
         for path in reversed(paths):
@@ -150,9 +148,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]
-) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
     parameters = dict(model.named_parameters())
     for full_name, tensor in tensors.items():
         if full_name.startswith("optimizer."):
@@ -171,9 +167,7 @@ def named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The opposite of `named`: the tensors whose names start with `prefix.`, without it."""
     return {
-        name.removeprefix(f"{prefix}."): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(f"{prefix}.")
+        name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")
     }
 
 

@@ -1,6 +1,5 @@
-"""What a person sees of a training: a live bar on a terminal, a line for each epoch elsewhere, curves in TensorBoard."""
+"""What a person sees of a training: a live bar on a terminal, a line an epoch elsewhere, curves in TensorBoard."""
 
-import math
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -25,23 +24,17 @@ class Display:
         self._begin = epoch * steps + step
         self._start = time.perf_counter()
         self._scores = ""
-        self._bar = Progress(
+        self._bar = Progress(  # fits 80 columns
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[rate]:.1f} steps/s  loss {task.fields[loss]:.4f}{task.fields[scores]}"),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(),
             console=console,
             disable=not (self._speak and console.is_terminal),
             transient=True,
         )
-        self._task = self._bar.add_task(
-            f"epoch {epoch + 1}/{epochs}",
-            total=epochs * steps,
-            completed=self._begin,
-            rate=0.0,
-            loss=math.nan,
-            scores="",
-        )
+        name = f"epoch {epoch + 1}/{epochs}"
+        self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text="")
         self._curves = _tensorboard(folder / "tensorboard", self._begin) if self._speak else None
 
     def __enter__(self) -> Self:
@@ -57,14 +50,12 @@ class Display:
         """`loss` is the mean of this epoch so far."""
         done = epoch * self._steps + step
         rate = (done - self._begin) / (time.perf_counter() - self._start)
-        name = f"epoch {epoch + 1}/{self._epochs}"
-        self._bar.update(
-            self._task, description=name, completed=done, rate=rate, loss=loss, scores=self._scores
-        )
+        name, text = f"epoch {epoch + 1}/{self._epochs}", f"{rate:.3g} steps/s, loss {loss:.3f}{self._scores}"
+        self._bar.update(self._task, description=name, completed=done, text=text)
 
     def epoch(self, record: dict[str, Any], accuracy: Accuracy, radius: float) -> None:
         certified, done = accuracy.certified[radius], record["step"]
-        self._scores = f"  accuracy {accuracy.clean:.1%}, certified {certified:.1%}"
+        self._scores = f", acc {accuracy.clean:.1%}, cert {certified:.1%}"
         if self._speak and not self._console.is_terminal:
             self._console.print(
                 f"epoch {record['epoch']}/{self._epochs}  loss {record['loss']:.4f}  validation accuracy "

@@ -1,10 +1,11 @@
 """Clean and certified accuracy, by the literature's certificate."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz, plain_radii
 from lotnet.data import Batches
@@ -21,8 +22,12 @@ class Accuracy:
     clean: float
     certified: dict[float, float]
 
-    def to_dict(self) -> dict[str, float | dict[str, float]]:
-        return {"clean": self.clean, "certified": {in_255ths(r): value for r, value in self.certified.items()}}
+    def by_name(self) -> dict[str, float]:
+        """Certified accuracies, by radius as the literature writes it."""
+        return {in_255ths(radius): value for radius, value in self.certified.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"clean": self.clean, "certified": self.by_name()}
 
 
 def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], fabric: Fabric) -> Accuracy:
@@ -43,9 +48,16 @@ def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], f
             for place, radius in enumerate(radii, start=2):
                 counts[place] += (certified > radius).sum()
     model.train(was_training)
-    total, *hits = fabric.all_reduce(counts, reduce_op="sum").tolist()
+    total, *hits = over_processes(fabric, counts, "sum").tolist()
     clean, *shares = (hit / total for hit in hits)
     return Accuracy(total, clean, dict(zip(radii, shares, strict=True)))
+
+
+def over_processes(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
+    """The sum, mean or max over all processes."""
+    result = fabric.all_reduce(tensor, reduce_op=operation)
+    assert isinstance(result, Tensor)
+    return result
 
 
 def in_255ths(radius: float) -> str:

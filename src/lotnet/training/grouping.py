@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +14,10 @@ from lotnet.parametrizations.lot import matrices, operators
 from lotnet.training.sharing import layer_geometries
 
 # Condition numbers that schedules are made for; most trained kernels need one of the first.
-_CONDITIONS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0)
+_CONDITIONS = (4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 # A result counts as orthonormal below this `deviation`; the products' own rounding, TF32's at worst, stays under it.
 _ORTHONORMAL = 2e-3
+_TOLERANCE = 1e-4  # of the schedules: below that rounding, and next to it, decides
 
 
 class GroupedOrthogonalization:
@@ -25,7 +27,7 @@ class GroupedOrthogonalization:
         """`example` is one image: running it shows the size that each layer works at."""
         layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d) and isinstance(m.parametrization, LOT)]
         self._layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
-        self._ceilings = {layer: _lot(layer).condition for layer in layers}
+        self._configured = {layer: _lot(layer) for layer in layers}
 
     def prepare(self) -> None:
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self._layers])
@@ -39,7 +41,7 @@ class GroupedOrthogonalization:
 
     @torch.no_grad()
     def refresh(self) -> bool:
-        """Measure how many steps the kernels need now, with one schedule to spare; whether anything changed.
+        """Measure what condition the kernels have now, and allow for the next in the table; whether anything changed.
 
         Layers alike share a schedule, so that they stay in one group. Never more than the configured condition: what
         is beyond that stays below one, as the law of a schedule has it.
@@ -51,17 +53,18 @@ class GroupedOrthogonalization:
         for members in alike.values():
             needed = max(_needed(v) for layer, geometry in members for v in matrices(layer.weight, geometry))
             for layer, _ in members:
-                condition = min(2 * needed, self._ceilings[layer])
-                changed |= condition != _lot(layer).condition
-                layer.parametrization = replace(_lot(layer), condition=condition)
+                lot = self._configured[layer]
+                lot = replace(lot, condition=min(needed, lot.condition), tolerance=max(_TOLERANCE, lot.tolerance))
+                changed |= lot != layer.parametrization
+                layer.parametrization = lot
         return changed
 
 
 def _needed(v: Tensor) -> float:
-    """The smallest tabled condition number whose schedule makes these matrices orthonormal."""
-    for condition in _CONDITIONS:
-        if deviation(polar(v, tolerance=1e-3, condition=condition)) < _ORTHONORMAL:
-            return condition
+    """The condition number in the table after the smallest whose schedule makes these matrices orthonormal."""
+    for condition, following in pairwise(_CONDITIONS):
+        if deviation(polar(v, tolerance=_TOLERANCE, condition=condition)) < _ORTHONORMAL:
+            return following
     return _CONDITIONS[-1]
 
 

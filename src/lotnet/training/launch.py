@@ -22,7 +22,8 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         nodes = int(os.environ["WORLD_SIZE"]) // processes
     if trainer.batch_size % (processes * nodes):
         raise InputError(
-            f"trainer.batch_size {trainer.batch_size} cannot be shared by {processes * nodes} processes: make it a multiple"
+            f"trainer.batch_size {trainer.batch_size} cannot be shared by {processes * nodes} processes: make it a "
+            "multiple"
         )
     if accelerator == "cuda" and processes > torch.cuda.device_count():
         raise InputError(

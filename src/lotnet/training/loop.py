@@ -10,8 +10,8 @@ Laws:
 
 import copy
 import time
-from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -25,7 +25,7 @@ from lotnet.errors import InputError
 from lotnet.models import parameter_count
 from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer
 from lotnet.training.display import Display
-from lotnet.training.evaluate import RADII, evaluate
+from lotnet.training.evaluate import RADII, evaluate, over_processes
 from lotnet.training.graph import RecordedGradients
 from lotnet.training.grouping import GroupedOrthogonalization
 from lotnet.training.optim import learning_rate, make_optimizer
@@ -54,6 +54,8 @@ class _State:
 def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
     """Train from the run's last checkpoint, or from the start, to the end. Returns what the best epoch scored."""
     config, trainer = run.config, run.config.trainer
+    if trainer.threads is not None:
+        torch.set_num_threads(trainer.threads)
     torch.manual_seed(config.seed)
     model = config.model.build(images_of(dataset))
     optimizer = make_optimizer(config.optimizer, model)
@@ -88,6 +90,8 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
         pairwise = pairwise_constants(model[-1], logits.shape[1], logits)
         loss = config.loss(logits, labels, lipschitz, pairwise, progress)
         fabric.backward(loss)
+        if grouping:
+            grouping.release()
         return loss.detach().double()
 
     recorded = RecordedGradients(gradients, model) if on_one_gpu and trainer.cuda_graph else None
@@ -107,7 +111,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
 
     def save(started: float) -> None:
         """All processes call it: the first writes, with the loss averaged over all."""
-        state.loss = fabric.all_reduce(state.loss, reduce_op="mean")
+        state.loss = over_processes(fabric, state.loss, "mean")
         if fabric.is_global_zero:
             seconds = torch.tensor(state.seconds + time.perf_counter() - started, dtype=torch.float64)
             tensors = {
@@ -133,7 +137,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
                 progress = (epoch * steps + state.step) / total_steps
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(config.optimizer, progress)
-                with arithmetic(tf32=True) if trainer.precision == "tf32" else nullcontext():
+                with arithmetic(tf32=trainer.precision == "tf32"):
                     state.loss = state.loss + step(images, labels, progress)
                 state.step += 1
                 if state.step % watch and state.step < steps:
@@ -150,7 +154,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
             record = {
                 "epoch": epoch + 1,
                 "step": (epoch + 1) * steps,
-                "loss": float(fabric.all_reduce(state.loss, reduce_op="mean")) / steps,
+                "loss": float(over_processes(fabric, state.loss, "mean")) / steps,
                 "lr": learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
                 **accuracy.to_dict(),
                 "seconds": round(state.seconds + time.perf_counter() - started, 3),
@@ -167,8 +171,6 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
                 state.metrics_bytes = run.add_metrics(record)
             save(time.perf_counter())
             display.epoch(record, accuracy, trainer.radius)
-            if stop.signal and epoch + 1 < trainer.epochs:
-                raise Interrupted(stop.signal)
     assert state.best is not None
     return state.best
 
@@ -176,7 +178,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
 def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric) -> tuple[Batches, Batches]:
     """Training batches, and validation batches: 5 % of the training images, always the same."""
     training, validation = validation_split(dataset.train)
-    here = {
+    here: dict[str, Any] = {
         "device": fabric.device,
         "dtype": torch.float64 if config.trainer.precision == "double" else torch.float32,
         "rank": fabric.global_rank,
@@ -184,9 +186,7 @@ def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric) -> tuple[Batch
     }
     size, change = config.trainer.batch_size, dataset.augmentation
     return (
-        Batches(
-            training, size, seed=config.seed, padding=change.padding, flip=change.flip, drop_last=True, **here
-        ),
+        Batches(training, size, seed=config.seed, padding=change.padding, flip=change.flip, drop_last=True, **here),
         Batches(validation, size, augment=False, shuffle=False, **here),
     )
 
@@ -228,9 +228,7 @@ def _resume(
 
 def _position(state: _State, steps: int, config: RunConfig) -> Position:
     taken = state.epoch * steps + state.step
-    return Position(
-        state.epoch, state.step, taken, state.metrics_bytes, state.best, config.fingerprint()
-    )
+    return Position(state.epoch, state.step, taken, state.metrics_bytes, state.best, config.fingerprint())
 
 
 def _look_around(stop: StopRequest, state: _State, config: RunConfig, fabric: Fabric) -> int:
@@ -239,12 +237,12 @@ def _look_around(stop: StopRequest, state: _State, config: RunConfig, fabric: Fa
     signal = stop.signal
     if fabric.world_size > 1:
         noticed = torch.tensor([signal, not finite], device=fabric.device)
-        signal, broken = fabric.all_reduce(noticed, reduce_op="max").tolist()
+        signal, broken = over_processes(fabric, noticed, "max").tolist()
         finite = not broken
     if not finite:
         raise InputError(
-            f"the loss is no longer finite in step {state.step} of epoch {state.epoch + 1}, and the last good checkpoint "
-            f"is kept: lower optimizer.lr (it is {config.optimizer.lr:g}) or set optimizer.clip"
+            f"the loss is no longer finite in step {state.step} of epoch {state.epoch + 1}, and the last good "
+            f"checkpoint is kept: lower optimizer.lr (it is {config.optimizer.lr:g}) or set optimizer.clip"
         )
     return signal
 
@@ -253,8 +251,8 @@ def _look_around(stop: StopRequest, state: _State, config: RunConfig, fabric: Fa
 def _move_average(average: nn.Module, model: nn.Module, decay: float) -> None:
     for mean, parameter in zip(average.parameters(), model.parameters(), strict=True):
         mean.lerp_(parameter, 1 - decay)
-    for mean, buffer in zip(average.buffers(), model.buffers(), strict=True):
-        mean.copy_(buffer)
+    for copied, buffer in zip(average.buffers(), model.buffers(), strict=True):
+        copied.copy_(buffer)
 
 
 def _random_states(device: torch.device) -> dict[str, Tensor]:

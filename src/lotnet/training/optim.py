@@ -1,4 +1,4 @@
-"""Optimisers and schedules. The learning rate is a function of progress alone, so that resuming needs no state for it."""
+"""Optimisers and schedules. The learning rate is a function of progress alone, so resuming needs no state for it."""
 
 import math
 

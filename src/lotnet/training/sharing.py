@@ -1,9 +1,9 @@
 """Orthogonalisation shared out over the processes of a data-parallel training.
 
-Every process has every weight and needs every operator; but a layer's operator is the same everywhere, so one process,
-the layer's owner, computes it and sends it to the others. Going back, the gradients with respect to the operator T are
-summed at the owner, which takes them through the parametrization once. The others contribute zero for that weight V, and
-the average that data-parallel training takes over its W processes anyway gives all of them
+Every process has every weight and needs every operator; but a layer's operator is the same everywhere, so one
+process, the layer's owner, computes it and sends it to the others. Going back, the gradients with respect to the
+operator T are summed at the owner, which takes them through the parametrization once. The others contribute zero for
+that weight V, and the average that data-parallel training takes over its W processes anyway gives all of them
 
     (1/W) (dT/dV)^T (sum of all processes' gradients with respect to T):
 
@@ -64,10 +64,7 @@ class _Exchange(torch.autograd.Function):
             x.detach().clone() if owner == rank else x.new_empty(shape)
             for owner, shape, x in zip(owners, shapes, inputs, strict=True)
         ]
-        messages = [
-            dist.broadcast(output, owner, async_op=True)
-            for owner, output in zip(owners, outputs, strict=True)
-        ]
+        messages = [dist.broadcast(output, owner, async_op=True) for owner, output in zip(owners, outputs, strict=True)]
         for message in messages:
             message.wait()
         return tuple(outputs)
@@ -76,9 +73,7 @@ class _Exchange(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         rank = dist.get_rank()
         totals = [gradient.contiguous().clone() for gradient in gradients]  # the sum overwrites them
-        messages = [
-            dist.reduce(total, owner, async_op=True) for owner, total in zip(ctx.owners, totals, strict=True)
-        ]
+        messages = [dist.reduce(total, owner, async_op=True) for owner, total in zip(ctx.owners, totals, strict=True)]
         for message in messages:
             message.wait()
         results = [

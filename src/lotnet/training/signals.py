@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Interrupted(Exception):
-    """Training stopped on request with its checkpoint saved. The command exits with 128 + `signal`, as shells expect."""
+    """Training stopped on request, its checkpoint saved. The command exits with 128 + `signal`, as shells expect."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)

@@ -1,0 +1,143 @@
+"""`lotnet certify`."""
+
+import json
+import time
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from lotnet.certification.audit import AuditRow, audit
+from lotnet.certification.certificate import certify
+from lotnet.certification.summary import CLAIMS, Summary, summarize, write_certificates
+from lotnet.commands.opening import choose_device, open_model, tensors
+from lotnet.errors import InputError
+from lotnet.frozen.model import FrozenModel
+from lotnet.parser import Parser
+from lotnet.training.precision import evaluating
+
+_TITLES = {
+    "plain": "plain (literature)",
+    "real": "claim A: real function",
+    "float": "claim B: float64 program",
+}
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("lotnet certify", "Prove, for each image, a radius inside which the prediction cannot change.")
+    parser.add_argument("model", type=str, help="A run, or a folder with a frozen model.")
+    parser.add_argument("--split", type=str, default="test", help="test or train.")
+    parser.add_argument(
+        "--radii", type=str, nargs="+", default=["36/255", "72/255", "108/255"], help="Radii of the table."
+    )
+    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_common("limit", "device", "json")
+    options = parser.read(arguments)
+    if options.split not in ("test", "train"):
+        raise InputError(f"there is no split {options.split}: choose test or train")
+    radii = [parse_radius(text) for text in options.radii]
+    console = Console(stderr=options.json)
+    device = choose_device(options.device)
+    opened = open_model(options.model)
+    split = opened.split(options.split, options.limit)
+    images, labels = tensors(split)
+    model = opened.model.to(device)
+    with _progress(console) as progress:
+        layers = progress.add_task("proving layers", total=None)
+        graph = model.astype(torch.float64).to(device)
+        rows = []
+        for row in audit(graph):
+            rows.append(row)
+            progress.update(layers, completed=len(rows))
+        progress.update(layers, total=len(rows))
+        task = progress.add_task("certifying images", total=len(images))
+        done = certify(
+            graph, images, labels, batch_size=options.batch_size, progress=lambda n: progress.update(task, advance=n)
+        )
+    seconds = _evaluation_seconds(model, images, options.batch_size)
+    summary = summarize(done, radii, opened.classes, images[0].numel())
+    about = {
+        "model": str(opened.folder),
+        "data": opened.data,
+        "split": options.split,
+        "checksum": model.settings["checksum"],
+        "evaluation_seconds": seconds,
+        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+    }
+    path = opened.folder / "certificates.json"
+    write_certificates(path, summary, done, rows, about)
+    if options.json:
+        print(json.dumps({"written": str(path), **about, "summary": asdict(summary)}))
+        return 0
+    _show(console, summary, options.radii, rows, seconds)
+    console.print(f"One certificate for each image: {path}", soft_wrap=True, highlight=False)
+    return 0
+
+
+def parse_radius(text: str) -> float:
+    try:
+        value = float(Fraction(text))
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"a radius is a number or a fraction such as 36/255, not {text!r}") from None
+    if value < 0:
+        raise InputError(f"a radius cannot be negative, as {text} is: give 0 or more")
+    return value
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: int) -> float:
+    """One pass of the deployed float32 model over the images, without reading or moving them."""
+    device = next(iter(model.buffers())).device
+    batches = [batch.to(device, model.precision) for batch in images.split(batch_size)]
+    with evaluating():
+        model(batches[0])
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        for batch in batches:
+            model(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def _show(console: Console, summary: Summary, names: list[str], rows: list[AuditRow], seconds: float) -> None:
+    table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
+    for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
+        table.add_column(heading, justify="left" if heading == "certificate" else "right")
+    for claim in CLAIMS:
+        at = (f"{share:.2%}" for share in summary.certified[claim])
+        table.add_row(_TITLES[claim], *at, f"{summary.mean_radius[claim]:.4f}")
+    console.print(table)
+    if len(summary.classes) <= 20:
+        table = Table(title="By class, claim B")
+        for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
+            table.add_column(heading, justify="left" if heading == "class" else "right")
+        for item in summary.classes:
+            shares = (f"{share:.1%}" for share in (item["clean"], *item["certified"]))
+            table.add_row(item["name"], str(item["images"]), *shares)
+        console.print(table)
+    table = Table(title="Layers: proved bound of the largest singular value of the stored tensors")
+    for heading in ("layer", "kind", "bound", "orthogonality error", "seconds"):
+        table.add_column(heading, justify="left" if heading in ("layer", "kind") else "right")
+    for row in rows:
+        error = "" if row.orthogonality_error is None else f"{row.orthogonality_error:.1e}"
+        table.add_row(row.name, row.kind, f"{row.lipschitz_bound:.9f}", error, f"{row.seconds:.2f}")
+    console.print(table)
+    notes: list[Any] = [
+        f"Lipschitz bound of the features, in pixels: {summary.lipschitz_bound:.6f}",
+        f"Implied mean radii: l-infinity {summary.linf_mean_radius:.5f}, l1 {summary.l1_mean_radius:.4f}",
+        f"Evaluation of all images by the float32 model: {seconds:.2f} s",
+    ]
+    if summary.not_finite:
+        notes.append(f"{summary.not_finite} images have NaN or infinite pixels: their radius is 0")
+    for note in notes:
+        console.print(note, soft_wrap=True, highlight=False)

@@ -1,0 +1,69 @@
+"""MODEL on the command line: a run, or a folder with a frozen model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lotnet.data import Dataset, Split, load, to_unit
+from lotnet.errors import InputError
+from lotnet.frozen.model import FrozenModel
+from lotnet.layers import freeze
+from lotnet.training.run import Run, limited
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A frozen model, and where what is found out about it is written."""
+
+    model: FrozenModel
+    folder: Path
+    classes: tuple[str, ...]
+    data: str
+    """The data set it was trained on."""
+    run: Run | None
+
+    def split(self, name: str, limit: int | None) -> Split:
+        dataset = self.dataset()
+        chosen = {"test": dataset.test, "train": dataset.train}[name]
+        return chosen if limit is None else limited(chosen, limit)
+
+    def dataset(self) -> Dataset:
+        """All of it, also when the training was limited to a part."""
+        if self.run is not None:
+            data = self.run.config.data
+            return load(data.name, data.root, data.side)
+        return load(self.data, side=self.model.input_shape[-1])
+
+
+def open_model(text: str) -> Opened:
+    """A run's best checkpoint is frozen anew and written to RUN/model; a frozen model is loaded and its checksum compared."""
+    path = Path(text)
+    if (path / "config.yaml").is_file():
+        run = Run.open(path)
+        images = run.images()
+        model = freeze(run.best_model(), (images.channels, images.height, images.width))
+        model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
+        model.save(path / "model")
+        return Opened(model, path, run.classes(), run.config.data.name, run)
+    if (path / "config.json").is_file():
+        model = FrozenModel.load(path)
+        classes = tuple(model.settings.get("classes", ()))
+        return Opened(model, path, classes, model.settings.get("data", "digits"), None)
+    raise InputError(f"{text} is neither a run nor a frozen model: train one with `lotnet train --out {text}`")
+
+
+def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images in [0, 1] as the float64 graph reads them, and labels."""
+    return to_unit(split.images, torch.float64), split.labels
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"there is no device {name} here: leave --device out, or use cpu") from None
+    return device

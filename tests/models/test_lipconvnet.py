@@ -1,0 +1,100 @@
+"""LipConvnet as the paper and its predecessor define it."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from lotnet.errors import InputError
+from lotnet.layers import ConvexResidual, Normalize, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear, freeze
+from lotnet.models import MODELS, Images, LipConvnet, LipResNet18, describe, parameter_count
+
+COLOUR = Images(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
+
+
+def layers(model: nn.Sequential) -> list[nn.Module]:
+    return list(model)[1:-2]  # Normalize before, Flatten and head behind
+
+
+def convolution(layer: nn.Module) -> OrthogonalConv2d:
+    block = layer.block if isinstance(layer, ConvexResidual) else layer
+    return block[0]
+
+
+@pytest.mark.parametrize("depth", [5, 10, 15, 40])
+def test_stages(depth: int) -> None:
+    with torch.device("meta"):
+        model = LipConvnet(depth=depth, channels=4).build(COLOUR)
+    assert isinstance(model[0], Normalize)
+    assert isinstance(model[-1], OrthogonalLinear)
+    found = layers(model)
+    assert len(found) == depth
+    per_stage, channels = depth // 5, 3
+    for place, layer in enumerate(found):
+        stage, n = divmod(place, per_stage)
+        last, conv = n == per_stage - 1, convolution(layer)
+        assert conv.in_channels == channels
+        assert conv.out_channels == 4 * 2 ** (stage + last)
+        assert conv.stride == (2 if last else 1)
+        assert conv.kernel_size == (1 if place == depth - 1 else 3)
+        assert isinstance(layer, ConvexResidual) == (0 < n < per_stage - 1)
+        channels = conv.out_channels
+    assert model[-1].in_features == 4 * 2**5
+
+
+def test_no_residuals_when_switched_off() -> None:
+    with torch.device("meta"):
+        model = LipConvnet(depth=20, channels=4, residual=False).build(COLOUR)
+    assert not any(isinstance(m, ConvexResidual) for m in model.modules())
+
+
+@pytest.mark.parametrize(("height", "width", "stages"), [(8, 8, 3), (64, 64, 5), (24, 24, 3), (16, 40, 3), (2, 2, 1)])
+def test_any_even_side(height: int, width: int, stages: int) -> None:
+    images = dataclasses.replace(COLOUR, height=height, width=width)
+    model = LipConvnet(depth=5, channels=8).build(images)
+    assert len(layers(model)) == stages
+    assert model(torch.rand(2, 3, height, width)).shape == (2, 10)
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: LipConvnet(depth=7), "multiple of 5"),
+        (lambda: LipConvnet(depth=0), "multiple of 5"),
+        (lambda: LipConvnet(channels=3), "even"),
+        (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),
+        (lambda: LipConvnet(channels=2).build(dataclasses.replace(COLOUR, classes=500)), "more channels"),
+        (lambda: LipConvnet(options={"nope": 1}).build(COLOUR), "no setting"),
+        (lambda: LipConvnet(parametrization="nope").build(COLOUR), "unknown parametrization"),
+        (lambda: LipResNet18().build(dataclasses.replace(COLOUR, height=20, width=20)), "multiple of 8"),
+    ],
+)
+def test_what_cannot_be_built_is_a_sentence(make, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        make()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("head", ["orthogonal", "lln"])
+def test_every_model_is_one_lipschitz_behind_its_normalisation(kind: str, head: str) -> None:
+    torch.manual_seed(0)
+    images = Images(1, 8, 8, 4, (0.3,), 0.4)
+    model = MODELS[kind](channels=4, head=head, activation="hh1").build(images)
+    model(torch.rand(8, 1, 8, 8))  # running means
+    model.eval()
+    x, y = torch.rand(2, 64, 1, 8, 8)
+    with torch.no_grad():
+        moved = (model[:-1](x) - model[:-1](y)).norm(dim=1)
+    assert (moved <= (x - y).flatten(1).norm(dim=1) / 0.4 * (1 + 1e-5)).all()
+    assert isinstance(model[-1], NormalizedLinear) == (head == "lln")
+    frozen = freeze(model, (1, 8, 8), torch.float64)
+    torch.testing.assert_close(frozen(x.double()).float(), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_describe_names_every_layer() -> None:
+    model = LipConvnet(channels=4).build(COLOUR)
+    rows = describe(model, torch.zeros(1, 3, 32, 32))
+    assert len(rows) == len(model)
+    assert sum(count for *_, count in rows) == parameter_count(model)
+    assert rows[-1][2] == (10,)

@@ -1,0 +1,104 @@
+"""`lotnet certify` and `lotnet attack`, on a small trained run."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lotnet.cli import main
+from lotnet.frozen.model import FrozenModel
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "tiny"
+    arguments = [
+        "--model.channels=4",
+        "--limit=300",
+        "--trainer.epochs=6",
+        "--trainer.batch_size=32",
+        "--out",
+        str(path),
+    ]
+    assert main(["train", *arguments]) == 0
+    return path
+
+
+def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Path, capsys) -> None:
+    assert main(["certify", str(run), "--limit", "60", "--radii", "0.05", "36/255"]) == 0
+    printed = capsys.readouterr().out
+    for words in ("plain", "claim A", "claim B", "at 36/255", "By class", "Layers"):
+        assert words in printed
+    written = json.loads((run / "certificates.json").read_text())
+    assert written["format"] == 1
+    assert len(written["images"]) == written["summary"]["images"] == 60
+    for image in written["images"]:
+        assert 0 <= image["radius_float"] <= image["radius_real"]
+        assert image["radius_real"] >= image["radius_plain"] * (1 - 1e-5)
+    summary = written["summary"]
+    right = [i for i in written["images"] if i["prediction"] == i["label"]]
+    assert summary["clean"] == pytest.approx(len(right) / 60)
+    held = sum(i["radius_float"] > 36 / 255 for i in right) / 60
+    assert summary["certified"]["float"][1] == pytest.approx(held)
+    assert summary["linf_mean_radius"] == pytest.approx(summary["mean_radius"]["float"] / 8)
+    assert summary["curve"]["certified"] == sorted(summary["curve"]["certified"], reverse=True)
+    assert sum(c["images"] for c in summary["classes"]) == 60
+    assert all(row["lipschitz_bound"] > 0 for row in written["audit"])
+
+
+def test_a_frozen_folder_certifies_like_its_run(run: Path, capsys) -> None:
+    assert main(["certify", str(run), "--limit", "20", "--json"]) == 0
+    from_run = json.loads(capsys.readouterr().out)
+    assert main(["certify", str(run / "model"), "--limit", "20", "--json"]) == 0
+    from_folder = json.loads(capsys.readouterr().out)
+    assert from_folder["checksum"] == from_run["checksum"]
+    assert from_folder["summary"] == from_run["summary"]
+
+
+def test_attack_never_beats_a_certificate(run: Path, capsys) -> None:
+    assert main(["attack", str(run), "--limit", "24", "--steps", "10", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counterexamples"] == []
+    assert report["certified"] <= report["attacked"]["pgd_l2"] <= report["clean"]
+    assert json.loads((run / "attacks.json").read_text())["images"] == 24
+
+
+def test_a_broken_certificate_is_shown_saved_and_fails(run: Path, monkeypatch, capsys) -> None:
+    """If a radius were ten times too large, the command would say so."""
+    from lotnet.attacks import report
+    from lotnet.certification import certify
+
+    def boastful(model, images, labels=None, **settings):
+        honest = certify(model, images, labels, **settings)
+        honest.radii["float"] = honest.radii["float"] * 10
+        return honest
+
+    monkeypatch.setattr(report, "certify", boastful)
+    assert main(["attack", str(run), "--limit", "12", "--steps", "10"]) == 1
+    assert "CERTIFICATES BROKEN" in capsys.readouterr().out
+    assert json.loads((run / "attacks.json").read_text())["counterexamples"]
+
+
+def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
+    def sentence(*arguments: str) -> str:
+        assert main(list(arguments)) == 2
+        said = capsys.readouterr().err.strip()
+        assert said.startswith("lotnet: ") and "\n" not in said
+        return said
+
+    assert "lotnet train" in sentence("certify", str(tmp_path / "nothing"))
+    assert "36/255" in sentence("certify", str(run), "--radii", "a lot")
+    assert "negative" in sentence("certify", str(run), "--radii=-1")
+    assert "test or train" in sentence("certify", str(run), "--split", "tset")
+    assert "device" in sentence("certify", str(run), "--device", "cuda:99")
+    frozen = FrozenModel.load(run / "model")
+    frozen.save(tmp_path / "model")
+    tensors = load_file(tmp_path / "model" / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("weight"))
+    tensors[name] = tensors[name] + torch.full_like(tensors[name], 1e-3)
+    save_file(tensors, tmp_path / "model" / "model.safetensors")
+    assert "not the one that was frozen" in sentence("certify", str(tmp_path / "model"))
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"short")
+    assert "damaged" in sentence("certify", str(tmp_path / "model"))

@@ -1,0 +1,110 @@
+"""What README.md and docs/ show is run as written, and what they point to is there."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from lotnet.parametrizations import PARAMETRIZATIONS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def blocks(page: Path, *languages: str) -> list[tuple[int, str]]:
+    """(line, content) of the page's code blocks in these languages; blocks marked `text` are only read."""
+    text = page.read_text()
+    found = [match for match in FENCE.finditer(text) if match[1] in languages]
+    return [(text[: match.start()].count("\n") + 1, match[2]) for match in found]
+
+
+@pytest.fixture(autouse=True)
+def table() -> Iterator[None]:
+    """What a page adds to the table is gone afterwards."""
+    before = dict(PARAMETRIZATIONS)
+    yield
+    PARAMETRIZATIONS.clear()
+    PARAMETRIZATIONS.update(before)
+
+
+def run_python(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+    monkeypatch.chdir(folder)
+    torch.manual_seed(0)
+    namespace: dict = {"__name__": page.stem.replace("-", "_")}
+    monkeypatch.setitem(sys.modules, namespace["__name__"], type(sys)(namespace["__name__"]))  # for its dataclasses
+    for line, block in blocks(page, "python"):
+        # Padded with empty lines, so that a traceback names the line of the page.
+        exec(compile("\n" * line + block, str(page), "exec"), namespace)
+    return namespace
+
+
+@pages
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_python(page, tmp_path, monkeypatch)
+
+
+@pages
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    program = Path(sys.executable).parent / "lotnet"
+    environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    for line, block in blocks(page, "console", "sh"):
+        for command in block.splitlines():
+            if command.startswith("$ lotnet "):
+                result = subprocess.run(
+                    shlex.split(command[2:]), cwd=tmp_path, env=environment, capture_output=True, text=True
+                )
+                assert result.returncode == 0, f"{page.name}, block at line {line}: {command}\n{result.stderr}"
+
+
+def test_the_added_parametrization_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_python(ROOT / "docs" / "adding-a-parametrization.md", tmp_path, monkeypatch)
+    spec = importlib.util.spec_from_file_location("contract", ROOT / "tests/contracts/test_parametrizations.py")
+    contract = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "contract", contract)
+    spec.loader.exec_module(contract)
+    for shape in contract.SHAPES:
+        for k in (1, 2, 3):
+            for stride in (1, 2):
+                for padding_mode in ("zeros", "circular"):
+                    contract.check_singular_values("reflections", shape, k, stride, padding_mode)
+        for hard in contract.HARD_WEIGHTS:
+            contract.test_training_in_float32_survives_every_weight("reflections", shape, hard)
+    contract.test_a_layer_starts_at_the_identity_if_the_channels_are_equal("reflections")
+
+
+def test_the_example_of_the_readme_is_short() -> None:
+    (_, block), *others = blocks(ROOT / "README.md", "python")
+    assert len(block.strip().splitlines()) <= 15 and not others
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+@pages
+def test_anchors_exist(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        other = page.parent / target if target else page
+        headings = re.findall(r"^#+ (.*)$", other.read_text(), re.MULTILINE)
+        anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert anchor in anchors, f"{page.name} points to {target}#{anchor}"
+
+
+@pages
+def test_pages_speak_of_the_project_alone(page: Path) -> None:
+    text = page.read_text()
+    for word in (r"/work/", r"/home/", r"/root/", r"/tmp/", "localhost", "TODO"):
+        assert word not in text, f"{page.name} contains {word}"

@@ -1,0 +1,101 @@
+"""A training that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
+
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from runs import TINY, assert_same, finish, lotnet, start
+
+from lotnet.cli import main
+from lotnet.training.checkpoint import Checkpoints
+
+
+def wait_for(path: Path, process) -> None:
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.002)
+
+
+def kill_and_resume(reference: Path, run: Path, moment: float) -> None:
+    """SIGKILL `moment` seconds after the run directory appeared; resume as often as asked for until it ends."""
+    process = start("train", *TINY, "--out", str(run))
+    wait_for(run / "config.yaml", process)
+    time.sleep(moment)
+    process.kill()
+    process.communicate()
+    lotnet("train", "--resume", str(run))
+    assert_same(reference, run)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_a_random_moment(reference: Path, tmp_path: Path, seed: int) -> None:
+    kill_and_resume(reference, tmp_path / "run", random.Random(seed).uniform(0, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_at_twenty_random_moments(reference: Path, tmp_path: Path, seed: int) -> None:
+    kill_and_resume(reference, tmp_path / "run", random.Random(100 + seed).uniform(0, 2.5))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, signum: signal.Signals) -> None:
+    run = tmp_path / "run"
+    process = start("train", *TINY, "--out", str(run))
+    wait_for(run / "metrics.jsonl", process)
+    process.send_signal(signum)
+    output = finish(process, expected=128 + signum)
+    assert f"lotnet train --resume {run}" in output
+    assert "Traceback" not in output
+    assert main(["train", "--resume", str(run)]) == 0
+    assert_same(reference, run)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    reference: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(reference, run)
+    last = Checkpoints(run / "checkpoints").steps()[-1]
+    content = bytearray(last.read_bytes())
+    if damage == "truncated":
+        del content[-100:]
+    elif damage == "flipped":
+        content[-1] ^= 1
+    else:
+        content.clear()
+    last.write_bytes(content)
+    assert main(["train", "--resume", str(run)]) == 0
+    assert f"{last} is damaged and is not used" in capsys.readouterr().out
+    assert_same(reference, run)
+
+
+def test_no_whole_checkpoint_is_an_error_not_a_new_start(
+    reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(reference, run)
+    for path in Checkpoints(run / "checkpoints").steps():
+        path.write_bytes(b"")
+    assert main(["train", "--resume", str(run)]) == 2
+    assert "start the run again" in capsys.readouterr().err
+
+
+def test_settings_changed_behind_its_back_are_refused(
+    reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(reference, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("epochs: 12", "epochs: 13"))
+    assert main(["train", "--resume", str(run)]) == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+def test_two_checkpoints_are_kept_and_nothing_half_written(reference: Path) -> None:
+    names = sorted(path.name for path in (reference / "checkpoints").iterdir())
+    assert len(names) == 3
+    assert names[-1] == "best.safetensors"
