@@ -3,8 +3,8 @@
     python benchmarks/gpu.py --out results/speed.json
 
 A training step is loss and gradients of one batch, as the training loop computes them; LOT's includes the joint
-orthogonalisation with the schedule that its kernels need. Peak memory is that of an eager step. `literal` is the paper's
-algorithm as printed. Kernels are those at the start of training, the inner ones moved off the identity by noise.
+orthogonalisation with the schedule that its kernels need. Peak memory is that of an eager step. `literal` is the
+paper's algorithm as printed. Kernels are those at the start of training, the inner ones moved off the identity.
 """
 
 import argparse
@@ -73,6 +73,7 @@ def main() -> None:
 def training(
     kind: str, depth: int, tf32: bool, repeats: int, channels: int = 32, batch: int = 256, side: int = 32
 ) -> dict[str, float]:
+    torch.cuda.empty_cache()
     torch.manual_seed(0)
     model = _moved(network(kind, depth, channels, side)).to(DEVICE).train()
     images = torch.rand(batch, 3, side, side, device=DEVICE)
@@ -100,8 +101,6 @@ def training(
         before = torch.cuda.memory_allocated()
         step()
         row["memory_gib"] = (torch.cuda.max_memory_allocated() - before) / 2**30
-    del model, step, grouping
-    torch.cuda.empty_cache()
     return row
 
 

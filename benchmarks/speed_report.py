@@ -21,8 +21,8 @@ def main(path: Path) -> None:
     lines = [
         "# Speed on one GPU",
         "",
-        f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, commit {about['commit']}; batch {about['batch']}, "
-        "CIFAR-sized images, 32 channels, medians of one run:",
+        f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, commit {about['commit']}; "
+        f"batch {about['batch']}, CIFAR-sized images, 32 channels, medians of one run:",
         "",
         "    python benchmarks/gpu.py --out results/speed.json && python benchmarks/speed_report.py results/speed.json",
         "",

@@ -12,7 +12,7 @@ from lotnet.config import RunConfig, read_recipe, recipes
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Householder, NormalizedLinear, OrthogonalConv2d
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import Images, parameter_count
+from lotnet.models import Images, LipConvnet, LipResNet18, parameter_count
 from lotnet.parametrizations import LOT, SOC
 
 GREY = Images(1, 8, 8, 10, (0.3,), 0.38)
@@ -134,3 +134,21 @@ def test_a_wrong_recipe_is_one_sentence(tmp_path: Path, text: str, sentence: str
         read_arguments(["--config", str(wrong)])
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_setting_added_later_does_not_part_a_run_from_its_checkpoints() -> None:
+    """Only settings that differ from their defaults count in the fingerprint, and all of those do."""
+    config = RunConfig()
+    assert config.fingerprint() == RunConfig.from_yaml(config.to_yaml(), "test").fingerprint()
+    others = [
+        RunConfig(seed=1),
+        RunConfig(limit=7),
+        RunConfig(model=LipConvnet(depth=10)),
+        RunConfig(model=LipResNet18()),
+        RunConfig(loss=CReg()),
+        RunConfig(loss=CReg(gamma=0.1)),
+    ]
+    assert len({c.fingerprint() for c in [config, *others]}) == len(others) + 1
+    shorter = config.to_yaml().replace("  threads: null\n", "")
+    assert shorter != config.to_yaml()
+    assert RunConfig.from_yaml(shorter, "an older version").fingerprint() == config.fingerprint()

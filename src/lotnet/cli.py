@@ -11,6 +11,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "certify": ("lotnet.commands.certify", "prove, for each image, a radius in which the prediction cannot change"),
     "attack": ("lotnet.commands.attack", "attack a model, and every certificate at exactly its radius"),
     "data": ("lotnet.commands.data", "list data sets, or prepare one from a folder or archive"),
+    "record": ("lotnet.commands.record", "keep what a certified run came to, beside the paper's row"),
     "paper": ("lotnet.commands.paper", "the paper's rows, and the command that trains each"),
 }
 """Verb: (module with `main(arguments) -> exit code`, one line for --help). Imported only when it is called for."""

@@ -143,8 +143,18 @@ class RunConfig:
         return RunConfig.from_dict(settings, source)
 
     def fingerprint(self) -> str:
-        """What ties checkpoints to their settings."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
+        """What ties checkpoints to their settings.
+
+        Settings that have their default do not count: one that a later version adds must not part a run from its
+        checkpoints.
+        """
+        given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        for group in ("data", "model", "loss", "optimizer", "trainer"):
+            settings = getattr(self, group)
+            usual = dataclasses.asdict(type(settings)())
+            changed = {key: value for key, value in dataclasses.asdict(settings).items() if value != usual[key]}
+            given[group] = [type(settings).__name__, changed]
+        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def add_settings(parser: Parser, kinds: dict[str, str]) -> None:

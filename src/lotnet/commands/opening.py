@@ -37,7 +37,7 @@ class Opened:
 
 
 def open_model(text: str) -> Opened:
-    """A run's best checkpoint is frozen anew and written to RUN/model; a frozen model is loaded and its checksum compared."""
+    """A run's best checkpoint is frozen anew and written to RUN/model; a frozen one is loaded, checksum and all."""
     path = Path(text)
     if (path / "config.yaml").is_file():
         run = Run.open(path)

@@ -72,7 +72,10 @@ class FrozenModel(FrozenSequential):
         return self.checksum() == self.settings["checksum"]
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
-        if dtype != self.precision and dtype != torch.float64:
+        """The same stored numbers computed in `dtype`; the model itself, with what it has proved, if that is its own."""
+        if dtype == self.precision:
+            return self
+        if dtype != torch.float64:
             raise InputError("a frozen model can be widened to float64 only: freeze the model again for less precision")
         stages = [_build(_describe(stage), stage.state_dict(), "", dtype) for stage in self]
         return FrozenModel(dtype, dict(self.settings), {}, *stages)

@@ -10,8 +10,8 @@ from torch import Tensor
 def concurrently(jobs: Sequence[Callable[[], Tensor]], like: Tensor) -> list[Tensor]:
     """The results of independent jobs, each on a stream of its own where `like` is on a GPU.
 
-    Small matrices leave most of a GPU idle; their kernels run beside those of large ones. Autograd takes each job's backward
-    pass to the same stream.
+    Small matrices leave most of a GPU idle; their kernels run beside those of large ones. Autograd takes each job's
+    backward pass to the same stream.
     """
     if not like.is_cuda:
         return [job() for job in jobs]

@@ -76,8 +76,8 @@ def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
 def distinct_transfers(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r o i real, p o i complex
     """Transfer matrices at the frequencies that are not conjugates of one another: `expand` has the others.
 
-    Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its first
-    and last column; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
+    Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its
+    first and last column; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
     """
     o, i, kh, kw = kernel.shape
     _check_fits(kh, kw, grid)

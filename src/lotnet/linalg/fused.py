@@ -1,4 +1,4 @@
-"""Triton kernels: what would be many passes over memory, in one. Each has a plain PyTorch twin that tests hold it to."""
+"""Triton kernels: what would be many passes over memory, in one. Tests hold each to its plain PyTorch twin."""
 
 import torch
 import triton
@@ -9,8 +9,8 @@ _TILE = 64
 
 
 def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
-    """`s + momentum (s - before) + gain (k - product + product*)` for real m x m matrices, or complex ones with their real
-    and imaginary parts stacked (2m x m); contiguous batches of float32."""
+    """`s + momentum (s - before) + gain (k - product + product*)` for real m x m matrices, or complex ones with their
+    real and imaginary parts stacked (2m x m); contiguous batches of float32."""
     batch, rows, m = s.shape
     parts = rows // m
     out = torch.empty_like(s)

@@ -29,8 +29,8 @@ def largest_singular_values(v: Tensor, steps: int) -> Tensor:  # (..., m, n) -> 
 def newton_error_bound(v: Tensor, steps: int) -> Tensor:
     """The paper's bound of `||Z_k V||_2` after `steps` steps (theorem of its appendix on error control).
 
-    With `rho = ||I - V V*||_2 < 1` for the rescaled V: `1 + cond(V) (1 - sqrt(1 - rho^(2^k)))`. It is infinite where V has
-    no full row rank, for which the theorem says nothing.
+    With `rho = ||I - V V*||_2 < 1` for the rescaled V: `1 + cond(V) (1 - sqrt(1 - rho^(2^k)))`. It is infinite where V
+    has no full row rank, for which the theorem says nothing.
     """
     v = v / torch.linalg.matrix_norm(v @ v.mH, keepdim=True).sqrt()
     singular = torch.linalg.svdvals(v)[..., : v.shape[-2]]

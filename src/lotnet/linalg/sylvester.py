@@ -1,4 +1,4 @@
-"""`H S + S H = K` for Hermitian positive `H` and skew-Hermitian `K`: the equation in the derivative of a polar factor."""
+"""`H S + S H = K`, `H` Hermitian positive and `K` skew-Hermitian: the equation in a polar factor's derivative."""
 
 import math
 

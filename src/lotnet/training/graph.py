@@ -15,7 +15,7 @@ _WARM_UP = 3  # libraries choose their kernels and allocate their workspaces in 
 
 
 class RecordedGradients:
-    """Calls `gradients` by replay. All batches must have one shape; `forget()` when anything else it reads was replaced."""
+    """Calls `gradients` by replay. All batches have one shape; `forget()` when anything else it reads was replaced."""
 
     def __init__(self, gradients: Gradients, model: nn.Module) -> None:
         self._gradients = gradients

@@ -72,12 +72,12 @@ class Run:
 
     def images(self) -> Images:
         """What the model was built for, known without the data."""
-        stored = self._read_environment()["images"]
+        stored = self.environment()["images"]
         return Images(**{**stored, "mean": tuple(stored["mean"])})
 
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the logits."""
-        return tuple(self._read_environment()["classes"])
+        return tuple(self.environment()["classes"])
 
     def best_model(self) -> nn.Sequential:
         """The model with the weights of the best checkpoint, in `eval()` mode on the CPU."""
@@ -114,7 +114,7 @@ class Run:
         built_for = dataclasses.asdict(images_of(dataset))
         known: dict[str, Any] = {"sessions": []}
         if self._environment.exists():
-            known = self._read_environment()
+            known = self.environment()
             if Images(**known["images"]) != Images(**json.loads(json.dumps(built_for))):
                 raise InputError(
                     f"the images of {dataset.name} are not those that {self.path} was started with: put them back, or "
@@ -146,7 +146,8 @@ class Run:
         }
         write_whole(self._environment, json.dumps(content, indent=1).encode())
 
-    def _read_environment(self) -> dict[str, Any]:
+    def environment(self) -> dict[str, Any]:
+        """What the run was made with and for, one record for each session."""
         try:
             known = json.loads(self._environment.read_text())
         except (OSError, ValueError):

@@ -1,0 +1,20 @@
+"""`lotnet record`."""
+
+from pathlib import Path
+
+from lotnet import results
+from lotnet.files import write_whole
+from lotnet.parser import Parser
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("lotnet record", "Keep what a certified run came to, and compare it with the paper's row.")
+    parser.add_argument("run", type=str, help="A run with certificates of its test images.")
+    parser.add_argument("--name", type=str | None, default=None, help="Name of the result; by default that of the run.")
+    parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written anew.")
+    options = parser.read(arguments)
+    folder = Path(options.to)
+    path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)
+    write_whole(folder / "README.md", results.markdown(results.load_all(folder)).encode())
+    print(f"recorded {path}")
+    return 0

@@ -1,0 +1,167 @@
+"""Measured results: one JSON file for each certified run, and the table that compares them with the paper's rows."""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lotnet.config import RunConfig
+from lotnet.errors import InputError
+from lotnet.files import write_whole
+from lotnet.losses import CReg, CrossEntropy
+from lotnet.models import LipConvnet
+from lotnet.paper import Row, rows
+from lotnet.training.run import Run
+
+FORMAT = 1
+_SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
+"""Options that do not change what a run computes, left out of the command that repeats it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run came to on all test images, with all that is needed to repeat it. Accuracies in [0, 1]."""
+
+    name: str
+    command: str
+    config: dict[str, Any]
+    sessions: list[dict[str, Any]]
+    """Where and with what it was trained: commit, versions, hardware."""
+    parameters: int
+    epochs: int
+    best_epoch: int
+    train_seconds: float
+    evaluation_seconds: float
+    """One pass of the frozen float32 model over the test images, on `evaluation_device`."""
+    evaluation_device: str
+    checksum: str
+    summary: dict[str, Any]
+    """Of certificates.json: clean, certified by each claim, by class."""
+    audit: list[dict[str, Any]]
+
+    def certified(self, claim: str = "float") -> list[float]:
+        return self.summary["certified"][claim]
+
+
+def collect(run_path: Path, name: str) -> Result:
+    """The result of a run that was trained to its end and certified on its test images."""
+    run = Run.open(run_path)
+    try:
+        certificates = json.loads((run_path / "certificates.json").read_text())
+    except (OSError, ValueError):
+        raise InputError(f"{run_path} has no certificates yet: make them with `lotnet certify {run_path}`") from None
+    if certificates["split"] != "test" or certificates["summary"]["radii"] != [36 / 255, 72 / 255, 108 / 255]:
+        raise InputError(
+            f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
+        )
+    environment, metrics = run.environment(), run.metrics()
+    radius = next(iter(metrics[0]["certified"]))
+    best = max(metrics, key=lambda record: (record["certified"][radius], -record["epoch"]))
+    return Result(
+        name=name,
+        command=_command(environment["sessions"][0]["command"]),
+        config=run.config.to_dict(),
+        sessions=[
+            {key: s[key] for key in ("started", "commit", "versions", "hardware")} for s in environment["sessions"]
+        ],
+        parameters=environment["parameters"],
+        epochs=len(metrics),
+        best_epoch=best["epoch"],
+        train_seconds=round(sum(record["seconds"] for record in metrics), 1),
+        evaluation_seconds=round(certificates["evaluation_seconds"], 3),
+        evaluation_device=certificates["device"],
+        checksum=certificates["checksum"],
+        summary=certificates["summary"],
+        audit=certificates["audit"],
+    )
+
+
+def save(result: Result, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.name}.json"
+    write_whole(path, (json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n").encode())
+    return path
+
+
+def load_all(folder: Path) -> list[Result]:
+    """Every result in a folder, by name; files of other kinds are passed over."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text())
+        if content.pop("format", None) == FORMAT and "summary" in content:
+            found.append(Result(**content))
+    return found
+
+
+def paper_row(result: Result) -> Row | None:
+    """The paper's row with the same data, model, layer and techniques, or None where it has none."""
+    config = RunConfig.from_dict(result.config, result.name)
+    if not isinstance(config.model, LipConvnet) or config.model.channels != 32:
+        return None
+    creg = isinstance(config.loss, CReg) and config.model.activation == "hh1"
+    if not creg and not (isinstance(config.loss, CrossEntropy) and config.model.activation == "maxmin"):
+        return None
+    for row in rows():
+        same = (
+            row.table.startswith("sup")
+            and row.dataset == config.data.name.replace("-", "")
+            and row.model == f"LipConvnet-{config.model.depth}"
+            and row.conv == config.model.parametrization.upper()
+            and row.creg_hh == creg
+            and row.lln == (config.model.head == "lln")
+            and row.padding == config.model.padding_mode.replace("zeros", "zero")
+        )
+        if same:
+            return row
+    return None
+
+
+def markdown(results: list[Result]) -> str:
+    """results/README.md: ours, the paper's and the difference, and the rows that nobody has run here."""
+    lines = [
+        "# Measured results",
+        "",
+        "Made by `lotnet record`; do not edit. Percentages of all test images, certified in float64 by claim B (docs/certificates.md);",
+        "the best epoch was chosen on validation images, 5 % of the training set, which were not trained on.",
+        "",
+        "| run | clean | 36/255 | 72/255 | 108/255 | epochs | training | on |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    measured = set()
+    for result in results:
+        ours = [100 * result.summary["clean"], *(100 * share for share in result.certified())]
+        device = result.sessions[0]["hardware"]["device"]
+        cells = [*(f"{x:.2f}" for x in ours), str(result.epochs), f"{result.train_seconds:.0f} s", device]
+        lines.append(f"| **{result.name}** | {' | '.join(cells)} |")
+        row = paper_row(result)
+        if row is not None:
+            measured.add(row)
+            theirs = [row.clean, row.cert_36 or 0.0, row.cert_72 or 0.0, row.cert_108 or 0.0]
+            lines.append(f"| paper | {' | '.join(f'{x:.2f}' for x in theirs)} | 200 | | |")
+            lines.append(
+                f"| difference | {' | '.join(f'{a - b:+.2f}' for a, b in zip(ours, theirs, strict=True))} | | | |"
+            )
+    lines += ["", "Commands that repeat them:", ""]
+    lines += [f"    {result.command}" for result in results]
+    missing = [row for row in rows() if row.table in ("sup", "sup-crhh", "sup-resnet18") and row not in measured]
+    lines += [
+        "",
+        f"Supervised rows of the paper not run yet: {len(missing)} (`lotnet paper` names the command of each).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _command(words: list[str]) -> str:
+    """`lotnet train ...` as it was given, less what only says where it ran."""
+    kept: list[str] = []
+    skip = False
+    for word in words[1:]:
+        if skip:
+            skip = False
+        elif word.split("=")[0] in _SESSION_OPTIONS:
+            skip = "=" not in word and word not in ("--overwrite", "--json")
+        else:
+            kept.append(word)
+    return shlex.join(["lotnet", *kept])
