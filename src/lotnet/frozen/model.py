@@ -72,7 +72,7 @@ class FrozenModel(FrozenSequential):
         return self.checksum() == self.settings["checksum"]
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
-        """The same stored numbers computed in `dtype`; the model itself, with what it has proved, if that is its own."""
+        """The same stored numbers computed in `dtype`; the model itself, with what it has proved, if it has that."""
         if dtype == self.precision:
             return self
         if dtype != torch.float64:
