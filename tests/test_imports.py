@@ -28,7 +28,9 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": {"frozen", "losses", "certification"},
     "config": {"models", "losses", "data", "parser"},
     "training": {"linalg", "parametrizations", "layers", "models", "data", "losses", "certification", "config"},
+    "results": {"models", "losses", "config", "paper", "training"},
     "commands": {
+        "results",
         "frozen",
         "layers",
         "models",

@@ -77,3 +77,15 @@ def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:
     assert result.epochs == 2 and result.best_epoch in (1, 2)
     assert result.summary["images"] == 30
     assert "tiny" in (folder / "README.md").read_text()
+
+
+def test_paper_shows_a_result_in_its_cell(tmp_path: Path, capsys) -> None:
+    config = cifar10(model={"kind": "lipconvnet", "activation": "hh1", "depth": 20}, loss={"kind": "creg"})
+    results.save(made_up("mine", config), tmp_path)
+    assert main(["paper", "sup-crhh", "--results", str(tmp_path), "--json"]) == 0
+    shown = {(r["dataset"], r["model"], r["conv"]): r["measured"] for r in json.loads(capsys.readouterr().out)}
+    assert shown.pop(("cifar10", "LipConvnet-20", "LOT")) == {"clean": 80, "cert_36": 65, "cert_72": 50, "cert_108": 40}
+    assert set(shown.values()) == {None}
+    assert main(["paper", "sup-crhh", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "here" in printed and "+2.88" in printed

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from lotnet import paper
+from lotnet import paper, results
 from lotnet.parser import Parser
 
 _NUMBERS = {
@@ -22,25 +23,40 @@ _NUMBERS = {
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet paper", "The paper's rows, and the command that trains each.")
     parser.add_argument("table", nargs="?", default=None, help=f"One of {', '.join(paper.tables())}.")
+    parser.add_argument("--results", type=str, default="results", help="Folder of measured results, shown beside.")
     parser.add_common("json")
     options = parser.read(arguments)
     rows = paper.rows_of(options.table)
+    measured = {results.paper_row(result): _numbers(result) for result in results.load_all(Path(options.results))}
     if options.json:
-        print(json.dumps([asdict(row) | {"command": paper.command_for(row)} for row in rows]))
+        full = (asdict(row) | {"command": paper.command_for(row), "measured": measured.get(row)} for row in rows)
+        print(json.dumps(list(full)))
         return 0
     console = Console()
     for name in dict.fromkeys(row.table for row in rows):
-        _print(name, [row for row in rows if row.table == name], console)
+        _print(name, [row for row in rows if row.table == name], measured, console)
     return 0
 
 
-def _print(name: str, rows: list[paper.Row], console: Console) -> None:
+def _numbers(result: results.Result) -> dict[str, float]:
+    """Ours, under the names of the paper's columns."""
+    shares = (result.summary["clean"], *result.certified())
+    return {key: round(100 * share, 2) for key, share in zip(_NUMBERS, shares, strict=False)}
+
+
+def _print(
+    name: str, rows: list[paper.Row], measured: dict[paper.Row | None, dict[str, float]], console: Console
+) -> None:
     shown = {key: title for key, title in _NUMBERS.items() if any(getattr(row, key) is not None for row in rows)}
     table = Table("", "data", "model", "conv", *shown.values(), title=name, title_justify="left")
     for n, row in enumerate(rows, start=1):
         numbers = (getattr(row, key) for key in shown)
         cells = ("" if number is None else f"{number:.2f}" for number in numbers)
         table.add_row(str(n), row.dataset, row.model, row.conv, *cells)
+        if ours := measured.get(row):
+            table.add_row("", "", "", "here", *(f"{ours[key]:.2f}" if key in ours else "" for key in shown))
+            apart = (f"{ours[key] - getattr(row, key):+.2f}" if key in ours else "" for key in shown)
+            table.add_row("", "", "", "diff.", *apart)
     console.print(table)
     for n, row in enumerate(rows, start=1):
         console.print(f"{n:>3}  {paper.command_for(row)}", soft_wrap=True, highlight=False)
