@@ -13,7 +13,7 @@ from lotnet.linalg.fourier import Grid, convolve, transfer
 from lotnet.linalg.planar import real_blocks
 from lotnet.linalg.polar import deviation
 from lotnet.linalg.rounding import Upper, complex_product_error, dft_error, product_error, rounding_error
-from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
+from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum, truncated_exponential
 
 # Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
 # does not push the largest singular value above one (in float64 there is nothing to absorb).
@@ -202,11 +202,9 @@ class FrozenSeries(FrozenKernel):
 
     def apply_linear(self, x: Tensor) -> Tensor:
         x = F.pad(x, (0, 0, 0, 0, 0, self.kernel.shape[0] - x.shape[1]))
-        total = term = x
-        for j in range(1, self.settings["terms"] + 1):
-            term = super().apply_linear(term) / j
-            total = total + term
-        return total[:, : self.settings["out_channels"]]
+        return truncated_exponential(x, super().apply_linear, self.settings["terms"])[
+            :, : self.settings["out_channels"]
+        ]
 
     def _prove_lipschitz(self) -> Upper:
         if not torch.equal(self.kernel, -self.kernel.transpose(0, 1).flip(2, 3)):

@@ -9,6 +9,23 @@ from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
 from lotnet.linalg.rounding import Upper, householder_bound, householder_error, rounding_error
 
 
+def max_min(x: Tensor) -> Tensor:
+    """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
+    a, b = x.chunk(2, dim=1)
+    return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
+
+
+def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
+    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another."""
+    a, b = x.chunk(2, dim=1)
+    extra = (1,) * (x.ndim - 2)
+    for v, w in normals:
+        v, w = v.view(-1, *extra), w.view(-1, *extra)
+        reach = 2 * F.relu(v * a + w * b)
+        a, b = a - v * reach, b - w * reach
+    return torch.cat((a, b), dim=1)
+
+
 class FrozenNormalize(FrozenModule):
     """`(x - mean) / std` by channel: Lipschitz with constant `1 / min std`."""
 
@@ -62,13 +79,7 @@ class FrozenHouseholder(FrozenModule):
     normals: Tensor  # order, 2, c/2
 
     def forward(self, x: Tensor) -> Tensor:
-        a, b = x.chunk(2, dim=1)
-        extra = (1,) * (x.ndim - 2)
-        for v, w in self.normals:
-            v, w = v.view(-1, *extra), w.view(-1, *extra)
-            reach = 2 * F.relu(v * a + w * b)
-            a, b = a - v * reach, b - w * reach
-        return torch.cat((a, b), dim=1)
+        return reflect(x, self.normals)
 
     def _steps(self) -> list[float]:
         """The largest norm of a stored v, at each step."""
@@ -135,8 +146,7 @@ class FrozenMaxMin(Exact):
     """Larger and smaller of each pair of channels: on either side of equality a permutation."""
 
     def forward(self, x: Tensor) -> Tensor:
-        a, b = x.chunk(2, dim=1)
-        return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
+        return max_min(x)
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape

@@ -3,12 +3,11 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
-from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin
+from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin, max_min, reflect
 from lotnet.layers.base import LipschitzLayer
 
 
@@ -16,8 +15,9 @@ class MaxMin(LipschitzLayer):
     """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
 
     def forward(self, x: Tensor) -> Tensor:
-        a, b = _pairs(x)
-        return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
+        if x.shape[1] % 2:
+            raise InputError(f"MaxMin pairs channels and cannot take {x.shape[1]}: use an even number of channels")
+        return max_min(x)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         return FrozenMaxMin(dtype, {}, {})
@@ -51,13 +51,7 @@ class Householder(LipschitzLayer):
                 f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
                 "set channels to match"
             )
-        a, b = _pairs(x)
-        extra = (1,) * (x.ndim - 2)
-        for v, w in self.normals().to(x.dtype):
-            v, w = v.view(-1, *extra), w.view(-1, *extra)
-            reach = 2 * F.relu(v * a + w * b)
-            a, b = a - v * reach, b - w * reach
-        return torch.cat((a, b), dim=1)
+        return reflect(x, self.normals().to(x.dtype))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         half = self.angles.detach().double().cpu() / 2
@@ -65,10 +59,3 @@ class Householder(LipschitzLayer):
 
     def extra_repr(self) -> str:
         return f"{self.channels}, order={self.angles.shape[0]}"
-
-
-def _pairs(x: Tensor) -> tuple[Tensor, Tensor]:
-    if x.shape[1] % 2:
-        raise InputError(f"this activation pairs channels and cannot take {x.shape[1]}: use an even number of channels")
-    a, b = x.chunk(2, dim=1)
-    return a, b

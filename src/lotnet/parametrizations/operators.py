@@ -1,6 +1,7 @@
 """The three shapes an orthogonal convolution comes in. Each knows how to apply itself, differentiably."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,8 +71,13 @@ class Series(Operator):
     def apply(self, x: Tensor) -> Tensor:
         channels = self.skew.kernel.shape[0]
         x = F.pad(x, (0, 0, 0, 0, 0, channels - x.shape[1]))
-        total = term = x
-        for j in range(1, self.terms + 1):
-            term = self.skew.apply(term) / j
-            total = total + term
-        return total[:, : self.out_channels]
+        return truncated_exponential(x, self.skew.apply, self.terms)[:, : self.out_channels]
+
+
+def truncated_exponential(x: Tensor, apply: Callable[[Tensor], Tensor], terms: int) -> Tensor:
+    """`x + A x + ... + A^terms x / terms!`, term by term."""
+    total = term = x
+    for j in range(1, terms + 1):
+        term = apply(term) / j
+        total = total + term
+    return total
