@@ -39,6 +39,8 @@ class RecordedGradients:
         self._images, self._labels = images.clone(), labels.clone()
         self._progress = torch.zeros((), device=images.device)
         buffers = [buffer.clone() for buffer in self._model.buffers()]
+        # Warming up and recording have streams of their own, and each is waited for: what autograd warns of is meant.
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
         aside = torch.cuda.Stream(images.device)
         aside.wait_stream(torch.cuda.current_stream(images.device))
         with torch.cuda.stream(aside):

@@ -1,5 +1,6 @@
 """Devices and processes, by Lightning Fabric."""
 
+import logging
 import os
 import re
 import warnings
@@ -33,6 +34,9 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         raise InputError(f"--device {device} is one device: use --device cuda for {processes * nodes} processes")
     # Every process keeps its own buffers, which are equal, since Centering takes its means over all of them.
     strategy = DDPStrategy(broadcast_buffers=False) if processes * nodes > 1 else "auto"
+    logging.getLogger("lightning_fabric").setLevel(
+        logging.WARNING
+    )  # its advice to set TF32, which the loop does itself
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on precision and workers that does not apply here
         return Fabric(
