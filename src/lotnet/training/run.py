@@ -38,6 +38,7 @@ _PARTS = (
     "certificates.json",
     "attacks.json",
     "report.html",
+    "analysis",
 )
 
 

@@ -1,0 +1,1 @@
+"""What a trained network looks like inside: functions from a model to numbers and pictures."""

@@ -1,0 +1,146 @@
+"""Singular values of a network's LOT layers at every step towards the polar factor: the paper's iteration and ours.
+
+Law: at every step of the paper's iteration the largest singular value is at most one, hence at most the paper's bound,
+and it rises; ours passes one on the way (up to 1.99) and ends at most at one. Both up to rounding in float64.
+"""
+
+import io
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.layers.conv import OrthogonalConv2d
+from lotnet.linalg.newton import newton_error_bound, newton_iterates
+from lotnet.linalg.polar import iterate, lower_end, normalize
+from lotnet.linalg.polynomials import schedule
+from lotnet.parametrizations.base import Geometry
+from lotnet.parametrizations.lot import LOT, matrices
+
+PAPER_STEPS = 10
+_TOGETHER = 64  # matrices at a time, which bounds the memory
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """One iteration on one layer: entry k is after k steps, over all frequencies."""
+
+    largest: tuple[float, ...]
+    smallest: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LayerConvergence:
+    """Both iterations on one layer, in float64."""
+
+    name: str
+    shape: tuple[int, int]
+    """Of its transfer matrices, the short side first."""
+    frequencies: int
+    """Matrices that are distinct."""
+    condition: float | None
+    """The largest condition number; none where a matrix is singular."""
+    paper: Convergence
+    bound: tuple[float | None, ...]
+    """The paper's bound of `paper.largest`; none where it is infinite."""
+    ours: Convergence
+
+
+def lot_layers(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[OrthogonalConv2d, Geometry]]:
+    """The LOT layers by name, each with the image size it meets when the model reads an image of this shape."""
+    found: dict[str, tuple[OrthogonalConv2d, Geometry]] = {}
+    handles = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, OrthogonalConv2d) and isinstance(layer.parametrization, LOT):
+
+            def note(layer: OrthogonalConv2d, inputs: tuple[Tensor, ...], name: str = name) -> None:
+                height, width = (side // layer.stride for side in inputs[0].shape[-2:])
+                found[name] = layer, layer.geometry(height, width)
+
+            handles.append(layer.register_forward_pre_hook(note))
+    weight = next(model.parameters())
+    try:
+        with torch.no_grad():
+            model(weight.new_zeros(1, *shape))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+@torch.no_grad()
+def layer_convergence(name: str, layer: OrthogonalConv2d, geometry: Geometry) -> LayerConvergence:
+    """Measure one layer, with the schedule that its parametrization trains with."""
+    lot = layer.parametrization
+    assert isinstance(lot, LOT)
+    batches = matrices(layer.weight.double(), geometry)
+    # V and V* have the same singular values, and both iterations treat them alike; the theorem needs the short side.
+    batches = [v if v.shape[-2] <= v.shape[-1] else v.mH.resolve_conj() for v in batches]
+    parts = [part for v in batches for part in v.split(_TOGETHER)]
+    if not all(bool(part.isfinite().all()) and bool(part.flatten(1).any(dim=1).all()) for part in parts):
+        raise InputError(f"layer {name} has a matrix that is zero or not finite, which cannot be rescaled: train again")
+    m, n = parts[0].shape[-2:]
+    singular = [torch.linalg.svdvals(part) for part in parts]
+    condition = max(float((s[:, 0] / s[:, -1]).max()) for s in singular)
+    bounds = [max(float(newton_error_bound(part, k).max()) for part in parts) for k in range(PAPER_STEPS + 1)]
+    return LayerConvergence(
+        name=name,
+        shape=(m, n),
+        frequencies=sum(len(part) for part in parts),
+        condition=condition if math.isfinite(condition) else None,
+        paper=_extremes([newton_iterates(part, PAPER_STEPS) for part in parts]),
+        bound=tuple(bound if math.isfinite(bound) else None for bound in bounds),
+        ours=_extremes([_our_iterates(part, lot) for part in parts]),
+    )
+
+
+def _our_iterates(v: Tensor, lot: LOT) -> Iterator[Tensor]:
+    """The scaled matrices, then those after each polynomial of the schedule."""
+    polynomials = schedule(lower_end(v.shape[-2], lot.condition), lot.tolerance)
+    x, _, gram, square = normalize(v)
+    yield x
+    for steps in range(1, len(polynomials) + 1):
+        yield iterate(x, gram, square, polynomials[:steps])[0]
+
+
+def _extremes(sequences: list[Iterator[Tensor]]) -> Convergence:
+    """Over all matrices of all batches, step by step."""
+    largest, smallest = [], []
+    for iterates in zip(*sequences, strict=True):
+        values = [torch.linalg.svdvals(w) for w in iterates]
+        largest.append(max(float(s[:, 0].max()) for s in values))
+        smallest.append(min(float(s[:, -1].min()) for s in values))
+    return Convergence(tuple(largest), tuple(smallest))
+
+
+def draw(layers: list[LayerConvergence]) -> bytes:
+    """The largest singular values as a PNG: a line for each layer, the paper's iteration left and ours right.
+
+    Needs matplotlib: the caller turns its absence into a sentence.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, layer in enumerate(layers):
+        colour: Any = (0.15, 0.35 + 0.5 * number / len(layers), 0.75 - 0.5 * number / len(layers))
+        left.plot(layer.paper.largest, color=colour, linewidth=1, marker=".")
+        right.plot(layer.ours.largest, color=colour, linewidth=1, marker=".")
+    bounds = [[layer.bound[k] for layer in layers] for k in range(PAPER_STEPS + 1)]
+    worst = [max((math.inf if bound is None else bound) for bound in row) for row in bounds]
+    left.plot([bound if math.isfinite(bound) else math.nan for bound in worst], "k--", linewidth=1, label="its bound")
+    left.set_ylim(min(min(layer.paper.largest) for layer in layers) - 0.05, 2)
+    left.set_title("the paper's iteration")
+    left.legend()
+    right.set_title("lotnet's schedule")
+    for axes in (left, right):
+        axes.axhline(1, color="grey", linewidth=0.5)
+        axes.set_xlabel("step")
+    left.set_ylabel("largest singular value of each layer")
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=120)
+    return content.getvalue()
