@@ -33,7 +33,7 @@ slow: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export]"
 	touch $(STAMP)
 
 clean:

@@ -54,7 +54,7 @@ def _without_bias(model: FrozenModel, limits: Bounds) -> Bounds:
 
 
 def _radii(change: Radii) -> Mutant:
-    return partial(_patched, certificate, "_radii", partial(change, certificate._radii))
+    return partial(_patched, certificate, "certified_radii", partial(change, certificate.certified_radii))
 
 
 def _top_nine(radii: Radii, logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:

@@ -98,14 +98,14 @@ def certify(
             not_finite += int((~finite).sum())
             logits = graph(torch.where(finite[:, None, None, None], batch, 0))
             logits = torch.where(finite[:, None], logits, torch.nan)
-            parts.append([t.cpu() for t in _radii(logits, limits, std)])
+            parts.append([t.cpu() for t in certified_radii(logits, limits, std)])
             progress(len(batch))
     predictions, margin, plain, real, program = (torch.cat(column) for column in zip(*parts, strict=True))
     radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": program}
     return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", not_finite)
 
 
-def _radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
+def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
     """Prediction c, smallest margin, and the three radii.
 
     For every other class j, with m the computed difference of logits, t the rounding of one logit, e that of

@@ -1,0 +1,264 @@
+"""A frozen model as one file that needs no lotnet: ONNX, or a PyTorch archive.
+
+Laws:
+
+* input `images` (any number of them), pixels in [0, 1]: the normalisation is inside; outputs `logits` and a radius;
+* float32: `plain_radius`, the literature's. It carries no claim: float32 rounding is not subtracted, and a runtime may
+  compute convolutions by algorithms whose rounding nobody has bounded;
+* float64: `radius`, claim A. From the margin it subtracts the a-priori error bound of the whole graph, which holds in
+  any order of summation, hence for any runtime that adds and multiplies in IEEE double precision;
+* either radius is 0 for an image with a pixel outside of [0, 1], or NaN: nothing is known there;
+* a file is kept only if, loaded again and run, it agrees with the model it was made from.
+"""
+
+import copy
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from lotnet.certification.certificate import certified_radii  # the one place where that formula is written
+from lotnet.certification.rounding import Bounds, bounds
+from lotnet.errors import InputError
+from lotnet.files import write_whole
+from lotnet.frozen.convolution import FrozenSpectrum
+from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.pointwise import FrozenAveragePool, FrozenNormalize
+
+Format = Literal["onnx", "torch"]
+Precision = Literal["float32", "float64"]
+Program = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+TOLERANCE = 1e-4
+"""Largest difference of a logit or radius from PyTorch's in float32; `Deployed.tolerance` is stricter in double."""
+
+LARGEST = 2**31 - 2**24
+"""Bytes: protobuf, in which ONNX files are written, ends at two gigabytes."""
+
+SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
+
+_OPSET = 20
+_RANDOM_IMAGES = 50
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far it was from PyTorch when it was checked."""
+
+    path: Path
+    metadata: dict[str, str]
+    checked: int
+    """Images, random ones included."""
+    difference: float
+    """Largest, over logits and radii."""
+
+
+def export(
+    model: FrozenModel,
+    path: str | Path,
+    to: Format = "onnx",
+    precision: Precision = "float32",
+    images: Tensor | None = None,
+) -> Exported:
+    """Write `path`. It is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1]."""
+    if not isinstance(model, FrozenModel):
+        name = type(model).__name__
+        raise InputError(f"a {name} cannot be exported: freeze it first with lotnet.freeze(model, image_size)")
+    if not model.is_intact():
+        raise InputError("the model's tensors were changed after freezing: freeze it again")
+    if to == "onnx":
+        _onnx_runtime()  # before the work, not after it
+    deployed = Deployed(model, precision)
+    metadata = _metadata(model, deployed, precision)
+    examples = torch.rand(_RANDOM_IMAGES, *model.input_shape, generator=torch.Generator().manual_seed(0))
+    if images is not None:
+        examples = torch.cat((examples, images.float().cpu()))
+    examples = examples.to(deployed.precision)
+    with torch.no_grad():
+        program = torch.export.export(deployed, (examples[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    content, run = _WRITERS[to](program, metadata, deployed.output)
+    difference = _largest_difference(deployed, run, examples)
+    if not difference <= deployed.tolerance:  # also where it is NaN
+        raise InputError(
+            f"{path} was not written: loaded again, its outputs differ from PyTorch's by {difference:.1e}, more than "
+            f"{deployed.tolerance:.0e}: please report this model's configuration"
+        )
+    write_whole(Path(path), content)
+    return Exported(Path(path), metadata, len(examples), difference)
+
+
+class Deployed(nn.Module):
+    """Images to logits and radius, as the module's laws say."""
+
+    pairs: Tensor
+    logit_error: Tensor
+
+    def __init__(self, model: FrozenModel, precision: Precision) -> None:
+        super().__init__()
+        double = model.astype(torch.float64).to("cpu")
+        self.limits = bounds(double)
+        if not self.limits.lipschitz < float("inf"):
+            raise InputError("no Lipschitz bound of this model can be proved: train and freeze it again")
+        self.precision = {"float32": torch.float32, "float64": torch.float64}[precision]
+        self.claimed = precision == "float64"
+        self.output = "radius" if self.claimed else "plain_radius"
+        self.network = _portable(double if self.claimed else model.astype(self.precision).to("cpu"))
+        self.std = min((float(m.std.min()) for m in double.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+        self.register_buffer("pairs", self.limits.pairs.to(self.precision))
+        self.register_buffer("logit_error", self.limits.logit_error.to(self.precision))
+
+    @property
+    def tolerance(self) -> float:
+        """In double a tenth of the error that a radius is reduced by: true rounding is far smaller, but a graph that
+        has lost the subtraction, or computes some step in float32, is found out."""
+        return self.limits.feature_error / self.limits.lipschitz / 10 if self.claimed else TOLERANCE
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.network(images)
+        known = self.limits
+        limits = Bounds(known.lipschitz, self.pairs, known.feature_error, self.logit_error, known.reach)
+        with _TensorScalars(self.precision):
+            _, _, plain, real, _ = certified_radii(logits, limits, self.std)
+        radius = real if self.claimed else plain
+        pixels = images.flatten(1)
+        # The error bounds hold for pixels in [0, 1]; with NaN both comparisons are false.
+        known_there = ((pixels >= 0) & (pixels <= 1)).all(dim=1)
+        return logits, torch.where(known_there, radius, torch.zeros_like(radius))
+
+
+class _TensorScalars(TorchFunctionMode):
+    """Python's numbers become tensors: the ONNX exporter would round them to float32, and with that 1 - 16u to 1."""
+
+    _ARITHMETIC: ClassVar = {"add", "sub", "mul", "div", "rsub", "clamp"}
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "").strip("_") in self._ARITHMETIC:
+            args = tuple(torch.tensor(a, dtype=self.dtype) if isinstance(a, float) else a for a in args)
+        return func(*args, **(kwargs or {}))
+
+
+class _WindowSums(nn.Module):
+    """As FrozenAveragePool, in sums that ONNX Runtime also has in double (it has no such AveragePool).
+
+    k^2 - 1 additions and a division: fewer roundings than the k^2 + 2 that the frozen module's bound allows for.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        k = self.size
+        b, c, h, w = x.shape
+        windows = x[..., : h // k * k, : w // k * k].reshape(b, c, h // k, k, w // k, k)
+        return windows.sum(dim=(3, 5)) / k
+
+
+def _portable(model: FrozenModel) -> nn.Module:
+    """A copy that every runtime can compute, the same function in real arithmetic, with what it keeps made."""
+    model = copy.deepcopy(model)
+    for name, module in list(model.named_modules()):
+        if isinstance(module, FrozenAveragePool):
+            model.set_submodule(name, _WindowSums(module.settings["size"]))
+    with torch.no_grad():
+        model(torch.zeros(2, *model.input_shape, dtype=model.precision))
+    for module in model.modules():
+        if isinstance(module, FrozenSpectrum):
+            del module.real, module.imaginary  # the blocks it has just made hold these numbers: no need of both
+    return model
+
+
+def _metadata(model: FrozenModel, deployed: Deployed, precision: Precision) -> dict[str, str]:
+    claim = {
+        "float32": "none: plain_radius trusts every layer to be exactly 1-Lipschitz and float32 to be exact; "
+        "`lotnet certify` proves radii, and an export with --precision float64 carries claim A",
+        "float64": "A: in real arithmetic the function of the stored tensors keeps its label for every input closer "
+        "than radius (l2); all rounding of the logits and of the radius is subtracted, for any runtime that computes "
+        "in IEEE double precision, in any order of summation",
+    }[precision]
+    classes = model.settings.get("classes", [str(n) for n in range(len(deployed.pairs))])
+    return {
+        "producer": "lotnet",
+        "classes": json.dumps(list(classes)),
+        "input_shape": json.dumps(list(model.input_shape)),
+        "input_range": "[0, 1]",
+        "precision": precision,
+        "outputs": json.dumps(["logits", deployed.output]),
+        "lipschitz_bound": repr(deployed.limits.lipschitz),
+        "lipschitz_bound_of": "the features before the last layer, l2, in pixels of [0, 1]; proved",
+        "claim": claim,
+        "checksum": model.settings["checksum"],
+    }
+
+
+def _largest_difference(deployed: Deployed, run: Program, images: Tensor) -> float:
+    with torch.no_grad():
+        wanted = deployed(images)
+    # All at once and the first alone: the number of images is free.
+    runs = ((wanted, run(images)), (tuple(t[:1] for t in wanted), run(images[:1])))
+    return max(float((a - b).abs().max()) for expected, found in runs for a, b in zip(expected, found, strict=True))
+
+
+def _as_torch(program: torch.export.ExportedProgram, metadata: dict[str, str], _: str) -> tuple[bytes, Program]:
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files={"metadata.json": json.dumps(metadata, indent=1)})
+    content = buffer.getvalue()
+    return content, torch.export.load(io.BytesIO(content)).module()
+
+
+def _as_onnx(program: torch.export.ExportedProgram, metadata: dict[str, str], radius: str) -> tuple[bytes, Program]:
+    runtime = _onnx_runtime()
+    size = sum(t.nbytes for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, Tensor))
+    if size > LARGEST:
+        raise InputError(f"the model's {size / 2**30:.1f} GiB exceed the 2 GiB of an ONNX file: use --to torch")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of torchvision, which nothing here needs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made: Any = torch.onnx.export(
+            program,
+            input_names=["images"],
+            output_names=["logits", radius],
+            opset_version=_OPSET,
+            # The optimiser takes x * (1 - 16u) for x and x - 1e-11 for x. In float32 that is so; a claim rests on it.
+            optimize=radius == "plain_radius",
+            dynamo=True,
+            verbose=False,
+        )
+    made.model.metadata_props.update(metadata)
+    content = made.model_proto.SerializeToString()
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def run(images: Tensor) -> tuple[Tensor, Tensor]:
+        logits, radii = session.run(["logits", radius], {"images": images.numpy()})
+        return torch.from_numpy(logits), torch.from_numpy(radii)
+
+    return content, run
+
+
+_WRITERS: dict[Format, Callable[..., tuple[bytes, Program]]] = {"onnx": _as_onnx, "torch": _as_torch}
+
+
+def _onnx_runtime() -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when it is imported
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise InputError("an ONNX export needs an extra: `pip install lotnet[export]`, or use --to torch") from None
+    return onnxruntime

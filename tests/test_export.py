@@ -1,0 +1,166 @@
+"""`lotnet export`: the file runs without lotnet and says what the model says."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import lotnet.export
+from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
+from lotnet.certification import certify
+from lotnet.certification.rounding import bounds
+from lotnet.cli import main
+from lotnet.data import load, to_unit
+from lotnet.errors import InputError
+from lotnet.export import Deployed, export
+from lotnet.models.base import Images
+from lotnet.models.lipconvnet import LipConvnet
+from lotnet.models.resnet import LipResNet18
+from lotnet.predict import predict
+
+IMAGES = Images(1, 8, 8, 10, (0.3,), 0.37)
+
+
+@pytest.fixture(scope="module")
+def model() -> FrozenModel:
+    """As small as has a spectrum, an average pool and a last layer with normalised rows."""
+    torch.manual_seed(0)
+    layers = (OrthogonalConv2d(1, 4, 3), MaxMin(), AveragePool(4), nn.Flatten(), NormalizedLinear(16, 10))
+    model = freeze(nn.Sequential(Normalize((0.3,), 0.37), *layers), (1, 8, 8))
+    model.settings |= {"classes": [f"digit {n}" for n in range(10)], "data": "digits"}
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(model: FrozenModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "model"
+    model.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def images() -> Tensor:
+    return to_unit(load("digits").test.images[:20], torch.float64)
+
+
+def session(path: Path):
+    return pytest.importorskip("onnxruntime").InferenceSession(path)
+
+
+def test_onnx_answers_like_predict(folder: Path, tmp_path: Path, capsys) -> None:
+    pytest.importorskip("onnxscript")
+    pixels = load("digits").test.images[:3]
+    files = [str(tmp_path / f"{n}.png") for n in range(3)]
+    for file, image in zip(files, pixels, strict=True):
+        Image.fromarray(image[0].numpy()).save(file)
+    assert main(["predict", str(folder), *files, "--json", "--device", "cpu"]) == 0
+    answers = json.loads(capsys.readouterr().out)["images"]
+    assert main(["export", str(folder), "--to", "onnx", "--json"]) == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["checked_images"] == 100 and about["test_images"] == 50 and about["difference"] <= 1e-4
+    assert Path(about["written"]) == folder / "model.onnx"
+    deployed = session(folder / "model.onnx")
+    read, model = to_unit(pixels, torch.float32), FrozenModel.load(folder)
+    logits, radii = deployed.run(["logits", "plain_radius"], {"images": read.numpy()})
+    assert torch.allclose(torch.from_numpy(logits), model(read), rtol=0, atol=1e-4)
+    assert [int(n) for n in logits.argmax(1)] == [answer["index"] for answer in answers]
+    assert radii.tolist() == pytest.approx(certify(model, read).radii["plain"].tolist(), abs=1e-4)
+    # The plain radius trusts in a constant of 1 / std; claim B in the proved one, which may be smaller.
+    assert all(plain <= answer["radius"] + 1e-4 for plain, answer in zip(radii, answers, strict=True))
+    metadata = deployed.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["classes"])[3] == "digit 3"
+    assert metadata["claim"].startswith("none: ") and metadata["input_range"] == "[0, 1]"
+    assert float(metadata["lipschitz_bound"]) == bounds(model.astype(torch.float64)).lipschitz
+
+
+def test_double_onnx_carries_claim_a(model: FrozenModel, images: Tensor, tmp_path: Path) -> None:
+    """The radius is claim A's up to the rounding of the logits, which is far smaller than what it subtracts."""
+    pytest.importorskip("onnxscript")
+    done = export(model, tmp_path / "double.onnx", "onnx", "float64", images)
+    assert done.metadata["claim"].startswith("A: ")
+    strange = images[:3].clone()
+    strange[0, 0, 0, 0], strange[1, 0, 0, 0], strange[2, 0, 0, 0] = torch.nan, 1.5, -0.1
+    deployed = session(tmp_path / "double.onnx")
+    _, radii = deployed.run(None, {"images": torch.cat((images, strange)).numpy()})
+    real = certify(model, images).radii["real"]
+    known = bounds(model.astype(torch.float64))
+    subtracted = known.feature_error / known.lipschitz
+    assert float((torch.from_numpy(radii[:-3]) - real).abs().max()) < subtracted / 100
+    assert radii[-3:].tolist() == [0, 0, 0]
+    assert radii[:-3].tolist() == pytest.approx([p.radius for p in predict(model, images)], abs=1e-4)
+
+
+def test_the_check_finds_a_graph_that_lost_its_rounding(model: FrozenModel, tmp_path: Path, monkeypatch) -> None:
+    """Python's 1e-11 rounds to nothing on the way to ONNX, or is optimised away: that file must not be kept."""
+
+    def careless(program, metadata, radius):
+        known = bounds(model.astype(torch.float64))
+        module = program.module()
+
+        def run(batch: Tensor) -> tuple[Tensor, Tensor]:
+            logits, radii = module(batch)
+            return logits, radii + known.feature_error / known.lipschitz
+
+        return b"", run
+
+    monkeypatch.setitem(lotnet.export._WRITERS, "torch", careless)
+    with pytest.raises(InputError, match="was not written"):
+        export(model, tmp_path / "model.pt2", "torch", "float64")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, capsys) -> None:
+    assert main(["export", str(folder), "--to", "torch"]) == 0
+    printed = capsys.readouterr().out
+    assert "model.pt2" in printed and "Claim none: " in printed
+    program = (
+        "import sys, json; sys.modules['lotnet'] = None\n"
+        "import torch\n"
+        "extra = {'metadata.json': ''}\n"
+        f"model = torch.export.load({str(folder / 'model.pt2')!r}, extra_files=extra).module()\n"
+        f"images = torch.tensor({images[:3].tolist()})\n"
+        "logits, radii = model(images)\n"
+        "print(json.dumps([logits.argmax(1).tolist(), radii.tolist(), json.loads(extra['metadata.json'])['classes']]))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    labels, radii, classes = json.loads(result.stdout)
+    certificates = certify(FrozenModel.load(folder), images[:3])
+    assert labels == certificates.predictions.tolist()
+    assert radii == pytest.approx(certificates.radii["plain"].tolist(), abs=1e-4)
+    assert "digit 9" in classes
+
+
+def test_what_is_deployed_computes_what_was_frozen(images: Tensor) -> None:
+    """Average pools and residuals too, and the frozen model is left as it was."""
+    torch.manual_seed(0)
+    for built in (LipResNet18(channels=2, start="random"), LipConvnet(channels=4, parametrization="soc")):
+        model = freeze(built.build(IMAGES), (1, 8, 8), torch.float64)
+        logits, radii = Deployed(model, "float64")(images)
+        assert model.is_intact()
+        assert torch.allclose(logits, model(images), rtol=0, atol=1e-13)
+        assert torch.allclose(radii, certify(model, images).radii["real"], rtol=0, atol=1e-13)
+
+
+def test_bad_input_is_one_sentence(model: FrozenModel, folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    def sentence(*arguments: str) -> str:
+        assert main(["export", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("lotnet") and said.count("\n") == 1
+        return said
+
+    assert "lotnet train" in sentence(str(tmp_path))
+    assert "onnx" in sentence(str(folder), "--to", "coreml")
+    with pytest.raises(InputError, match="freeze it first"):
+        export(torch.nn.Linear(1, 1), tmp_path / "model.onnx")
+    changed = FrozenModel.load(folder)
+    next(iter(changed.buffers())).add_(1)
+    with pytest.raises(InputError, match="freeze it again"):
+        export(changed, tmp_path / "model.onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert "pip install lotnet[export]" in sentence(str(folder), "--to", "onnx", "--out", str(tmp_path / "model.onnx"))
+    assert list(tmp_path.iterdir()) == []
