@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from literal_lot import newton_polar
+from lotnet.errors import InputError
 from lotnet.linalg.newton import largest_singular_values, newton_error_bound, newton_iterates
 
 
@@ -53,3 +54,12 @@ def test_the_theorem_says_nothing_without_full_row_rank() -> None:
     assert newton_error_bound(matrices(6, 3), 10).isinf().all()
     singular = torch.ones(1, 3, 3, dtype=torch.float64)
     assert newton_error_bound(singular, 2).item() > 1e3
+
+
+@pytest.mark.parametrize("hard", [0.0, 1e-200, 1e200, float("nan"), float("inf")])
+def test_what_cannot_be_rescaled_is_one_sentence(hard: float) -> None:
+    v = torch.stack((torch.eye(3).double(), hard * torch.eye(3).double()))
+    with pytest.raises(InputError, match="cannot rescale it: use another kernel"):
+        newton_error_bound(v, 3)
+    with pytest.raises(InputError, match="cannot rescale it"):
+        list(newton_iterates(v, 2))

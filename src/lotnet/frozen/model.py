@@ -53,6 +53,11 @@ class FrozenModel(FrozenSequential):
     """The sequence of a whole model; `settings` holds the input's shape and the checksum of the tensors.
 
     `astype(torch.float64)` is the graph that certificates speak of: the same stored numbers, computed in double.
+
+    >>> from lotnet import OrthogonalConv2d, freeze
+    >>> model = freeze(torch.nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16)
+    >>> model.astype(torch.float64).checksum() == model.checksum()
+    True
     """
 
     @property

@@ -26,6 +26,17 @@ def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
     return torch.cat((a, b), dim=1)
 
 
+def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s h/s w/s
+    """Each stride x stride window as stride^2 channels, as `F.pixel_unshuffle` has it; an image that lies in memory as
+    pixels, channels, batch, which is how `fourier` leaves it, still does afterwards."""
+    pixels = x.permute(2, 3, 1, 0)
+    if not pixels.is_contiguous():
+        return F.pixel_unshuffle(x, stride)
+    h, w, c, b = pixels.shape
+    windows = pixels.view(h // stride, stride, w // stride, stride, c, b).permute(0, 2, 4, 1, 3, 5)
+    return windows.reshape(h // stride, w // stride, c * stride**2, b).permute(3, 2, 0, 1)
+
+
 class FrozenNormalize(FrozenModule):
     """`(x - mean) / std` by channel: Lipschitz with constant `1 / min std`."""
 

@@ -12,7 +12,11 @@ from lotnet.layers.base import LipschitzLayer
 
 
 class MaxMin(LipschitzLayer):
-    """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
+    """The larger of channels i and i + c/2 in the first half, the smaller in the second.
+
+    >>> MaxMin()(torch.tensor([1.0, 4.0, 3.0, 2.0]).view(1, 4, 1, 1)).flatten().tolist()
+    [3.0, 4.0, 1.0, 2.0]
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1] % 2:
@@ -29,6 +33,10 @@ class Householder(LipschitzLayer):
     v is the unit vector `(-sin(t/2), cos(t/2))` of a trainable angle t for each pair. Written this way the function is
     continuous, and 1-Lipschitz up to the rounding of v, for every angle: no case distinction can be missed.
     Starts at t = pi/2, where order one equals `MaxMin`.
+
+    >>> x = torch.randn(2, 6, 4, 4)
+    >>> torch.allclose(Householder(6)(x), MaxMin()(x), atol=1e-6)
+    True
     """
 
     def __init__(self, channels: int, order: int = 1) -> None:
@@ -51,6 +59,10 @@ class Householder(LipschitzLayer):
                 f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
                 "set channels to match"
             )
+        if x.is_cuda and x.dtype == torch.float32:
+            from lotnet.linalg import reflection  # needs Triton, which comes with CUDA builds of PyTorch
+
+            return reflection.reflect(x, self.normals())
         return reflect(x, self.normals().to(x.dtype))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:

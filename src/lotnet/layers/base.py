@@ -29,6 +29,10 @@ def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch
     `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, `nn.Flatten`,
     `nn.Identity` and lotnet's layers are understood: anything else, such as a module with its own `x + f(x)`, is
     refused by name, since nobody could say how its bounds compose.
+
+    >>> from lotnet import OrthogonalConv2d
+    >>> freeze(nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16).input_shape
+    (3, 16, 16)
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"a model is frozen in float32 or float64, not {dtype}: pass one of these")

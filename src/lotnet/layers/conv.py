@@ -3,13 +3,12 @@
 import dataclasses
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.convolution import freeze_operator
-from lotnet.frozen.pointwise import FrozenDownsampling
+from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, same_precision
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
@@ -63,7 +62,7 @@ class OrthogonalConv2d(LipschitzLayer):
         with torch.autocast(x.device.type, enabled=False):
             inner = same_precision(x, self.weight)
             if self.stride > 1:
-                inner = F.pixel_unshuffle(inner, self.stride)
+                inner = windows_to_channels(inner, self.stride)
             y = self.operator(inner.shape[-2], inner.shape[-1]).apply(inner)
             if self.bias is not None:
                 y = y + self.bias.to(y.dtype)[:, None, None]

@@ -14,7 +14,13 @@ from lotnet.parametrizations.operators import Operator
 
 
 class OrthogonalLinear(LipschitzLayer):
-    """A dense layer with orthonormal rows or columns: the orthogonal convolution of one pixel."""
+    """A dense layer with orthonormal rows or columns: the orthogonal convolution of one pixel.
+
+    >>> layer = OrthogonalLinear(8, 8, bias=False).eval()
+    >>> x = torch.randn(5, 8)
+    >>> torch.allclose(layer(x).norm(dim=1), x.norm(dim=1), rtol=1e-5)
+    True
+    """
 
     def __init__(
         self,
@@ -44,6 +50,9 @@ class NormalizedLinear(LipschitzLayer):
     """Last-layer normalisation: every row has norm one, so every logit by itself is 1-Lipschitz.
 
     The whole layer is not: certificates compare pairs of rows. A zero row stays zero.
+
+    >>> NormalizedLinear(16, 10)(torch.zeros(1, 16)).tolist() == [[0.0] * 10]
+    True
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:

@@ -17,6 +17,7 @@ from lotnet.frozen.pointwise import (
     FrozenMaxPool,
     FrozenNormalize,
     FrozenShift,
+    windows_to_channels,
 )
 from lotnet.layers.base import LipschitzLayer, check_floating, frozen_block
 
@@ -25,6 +26,9 @@ class Normalize(LipschitzLayer):
     """`(x - mean) / std` by channel: the first module of every model, so that radii are in pixels of [0, 1].
 
     Its Lipschitz constant `1 / min std` is part of every certificate. One scalar std keeps that loss-free.
+
+    >>> Normalize(mean=[0.5], std=0.25)(torch.ones(1, 1, 1, 1)).item()
+    2.0
     """
 
     mean: Tensor
@@ -64,6 +68,9 @@ class ConvexResidual(LipschitzLayer):
     """`mix x + (1 - mix) block(x)`: 1-Lipschitz when the block is. A trainable mix is the sigmoid of a logit.
 
     A block that changes the shape needs a `shortcut` that changes it alike, in the place of x.
+
+    >>> ConvexResidual(nn.Flatten(2), mix=0.25, shortcut=nn.Flatten(2))(torch.ones(1, 2, 3, 3)).shape
+    torch.Size([1, 2, 9])
     """
 
     logit: Tensor
@@ -99,7 +106,11 @@ class ConvexResidual(LipschitzLayer):
 
 
 class InvertibleDownsampling(LipschitzLayer):
-    """Each stride x stride window becomes stride^2 channels: a permutation of the entries."""
+    """Each stride x stride window becomes stride^2 channels: a permutation of the entries.
+
+    >>> InvertibleDownsampling(2)(torch.zeros(1, 3, 8, 8)).shape
+    torch.Size([1, 12, 4, 4])
+    """
 
     def __init__(self, stride: int) -> None:
         super().__init__()
@@ -111,7 +122,7 @@ class InvertibleDownsampling(LipschitzLayer):
                 f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {self.stride}: "
                 "resize or pad them to a multiple of it"
             )
-        return F.pixel_unshuffle(x, self.stride)
+        return windows_to_channels(x, self.stride)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         return FrozenDownsampling(dtype, {"stride": self.stride}, {})
@@ -124,6 +135,9 @@ class Centering(LipschitzLayer):
     """A batch norm whose scale is fixed at one: subtracts the channel's mean, adds a bias.
 
     Training uses the mean of the whole batch, over all processes; evaluation the running mean, a constant: 1-Lipschitz.
+
+    >>> bool(Centering(3)(torch.rand(8, 3, 4, 4)).mean().abs() < 1e-6)
+    True
     """
 
     running_mean: Tensor
@@ -159,7 +173,11 @@ class Centering(LipschitzLayer):
 
 
 class AveragePool(LipschitzLayer):
-    """Sum over disjoint size x size windows divided by size: the largest scale at which averaging is 1-Lipschitz."""
+    """Sum over disjoint size x size windows divided by size: the largest scale at which averaging is 1-Lipschitz.
+
+    >>> AveragePool(2)(torch.ones(1, 1, 2, 2)).item()
+    2.0
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -176,7 +194,11 @@ class AveragePool(LipschitzLayer):
 
 
 class MaxPool(LipschitzLayer):
-    """Largest entry of disjoint size x size windows."""
+    """Largest entry of disjoint size x size windows.
+
+    >>> MaxPool(2)(torch.arange(4.0).view(1, 1, 2, 2)).item()
+    3.0
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -67,31 +67,38 @@ def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
     """Transfer matrices on the half spectrum of a kernel aligned like `nn.Conv2d(padding="same")`."""
     o, i, kh, kw = kernel.shape
     _check_fits(kh, kw, grid)
-    basis = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device)  # 2 f, k k
-    parts = basis @ kernel.permute(2, 3, 0, 1).reshape(kh * kw, o * i)
+    parts = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device) @ _taps(kernel)
     real, imaginary = parts.view(2, grid.frequencies, o, i).unbind(0)
     return torch.complex(real, imaginary)
 
 
-def distinct_transfers(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r o i real, p o i complex
-    """Transfer matrices at the frequencies that are not conjugates of one another: `expand` has the others.
+def distinct_parts(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r 1 o i, p 2 o i
+    """Real and imaginary parts of the transfer matrices at the frequencies that are not conjugates of one another.
 
     Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its
     first and last column; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
+    `expand` has the others.
     """
-    o, i, kh, kw = kernel.shape
-    _check_fits(kh, kw, grid)
-    basis = _tap_basis(grid, kh, kw, kernel.dtype, kernel.device)
-    index = _distinct(grid, kernel.device)
-    taps = kernel.permute(2, 3, 0, 1).reshape(kh * kw, o * i)
-    reals = (basis[index.reals] @ taps).view(-1, o, i)
-    parts = (basis[torch.cat((index.pairs, index.pairs + grid.frequencies))] @ taps).view(2, -1, o, i)
-    return reals, torch.complex(parts[0], parts[1])
+    o, i = kernel.shape[:2]
+    basis, own = _distinct_basis(grid, kernel), grid.own_conjugates
+    reals, pairs = basis[:own, 0] @ _taps(kernel), basis[own:].flatten(0, 1) @ _taps(kernel)
+    return reals.view(-1, 1, o, i), pairs.view(-1, 2, o, i)
+
+
+def joined_parts(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> n 2 o i
+    """The same in one batch: the imaginary parts of the first, real ones are zero."""
+    return (_distinct_basis(grid, kernel).flatten(0, 1) @ _taps(kernel)).view(-1, 2, *kernel.shape[:2])
+
+
+def distinct_transfers(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r o i real, p o i complex
+    """The same as matrices."""
+    reals, pairs = distinct_parts(kernel, grid)
+    return reals[:, 0], torch.complex(pairs[:, 0], pairs[:, 1])
 
 
 def expand(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r o i, p o i -> f o i complex
     """The half spectrum from its distinct matrices."""
-    index = _distinct(grid, reals.device)
+    index = distinct(grid, reals.device)
     real = torch.cat((reals, pairs.real)).index_select(0, index.source)
     imaginary = torch.cat((torch.zeros_like(reals), pairs.imag)).index_select(0, index.source)
     return torch.complex(real, imaginary * index.sign.to(real.dtype)[:, None, None])
@@ -156,15 +163,17 @@ def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: t
 
 
 @dataclass(frozen=True)
-class _Distinct:
-    reals: Tensor  # positions in the half spectrum of the frequencies that are their own conjugates
-    pairs: Tensor  # positions of one frequency out of each conjugate pair
-    source: Tensor  # for each position of the half spectrum, where its matrix is among reals, then pairs
+class Distinct:
+    """Which matrices of a half spectrum are distinct: first those of the `own_conjugates`, then one of each pair."""
+
+    source: Tensor  # for each position of the half spectrum, which distinct matrix is there
     sign: Tensor  # -1 where it is the conjugate of that
+    first: Tensor  # for each distinct matrix, its position in the half spectrum
+    second: Tensor  # and that of its conjugate, or -1
 
 
 @_constant
-def _distinct(grid: Grid, device: torch.device) -> _Distinct:
+def distinct(grid: Grid, device: torch.device) -> Distinct:
     reals, pairs, mirrors = [], [], {}
     for u in range(grid.rows):
         for v in range(grid.half):
@@ -176,11 +185,18 @@ def _distinct(grid: Grid, device: torch.device) -> _Distinct:
                 mirrors[here] = mirror
             else:
                 pairs.append(here)
-    place = {position: n for n, position in enumerate(reals + pairs)}
+    first = reals + pairs
+    place = {position: n for n, position in enumerate(first)}
+    conjugates = {mirror: here for here, mirror in mirrors.items()}
     source = [place[mirrors.get(position, position)] for position in range(grid.frequencies)]
-    sign = [-1.0 if position in mirrors else 1.0 for position in range(grid.frequencies)]
-    positions = [torch.tensor(values, dtype=torch.long, device=device) for values in (reals, pairs, source)]
-    return _Distinct(positions[0], positions[1], positions[2], torch.tensor(sign, device=device))
+    second = [conjugates.get(position, -1) for position in first]
+    sign = torch.tensor([-1.0 if position in mirrors else 1.0 for position in range(grid.frequencies)], device=device)
+    return Distinct(
+        torch.tensor(source, device=device),
+        sign,
+        torch.tensor(first, device=device),
+        torch.tensor(second, device=device),
+    )
 
 
 def _check_fits(kh: int, kw: int, grid: Grid) -> None:
@@ -189,6 +205,22 @@ def _check_fits(kh: int, kw: int, grid: Grid) -> None:
             f"a {kh} x {kw} kernel does not fit the padded image of {grid.rows} x {grid.columns}: "
             "use a smaller kernel or a larger image"
         )
+
+
+def _taps(kernel: Tensor) -> Tensor:  # o i k k -> k k, o i
+    return kernel.reshape(-1, kernel.shape[2] * kernel.shape[3]).mT
+
+
+def _distinct_basis(grid: Grid, kernel: Tensor) -> Tensor:
+    kh, kw = kernel.shape[2:]
+    _check_fits(kh, kw, grid)
+    return _distinct_tap_basis(grid, kh, kw, kernel.dtype, kernel.device)
+
+
+@_constant
+def _distinct_tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device: torch.device) -> Tensor:  # n 2 k k
+    first = distinct(grid, device).first
+    return _tap_basis(grid, kh, kw, dtype, device).view(2, grid.frequencies, -1)[:, first].transpose(0, 1).contiguous()
 
 
 @_constant

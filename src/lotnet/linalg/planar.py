@@ -18,3 +18,9 @@ def stacked(z: Tensor) -> Tensor:  # f o i complex -> f 2o i
 def unstacked(parts: Tensor) -> Tensor:  # f 2o i -> f o i complex
     real, imaginary = parts.chunk(2, dim=1)
     return torch.complex(real, imaginary)
+
+
+def adjoint(parts: Tensor) -> Tensor:  # f 1|2 o i -> f 1|2 i o
+    """Of matrices given as real (and imaginary) parts."""
+    turned = parts.mT
+    return turned if parts.shape[1] == 1 else torch.stack((turned[:, 0], -turned[:, 1]), dim=1)

@@ -56,6 +56,15 @@ def deviation(w: Tensor) -> float:
     return float(torch.linalg.matrix_norm(gram).max()) / m**0.5 if gram.numel() else 0.0
 
 
+def largest_singular_value(w: Tensor) -> float:
+    """Of a batch of nearly orthonormal real matrices, from above: `||W W^T||_2 <= 1 + ||W W^T - I||_F`. Where that says
+    nothing, because a few singular values are small, it is computed."""
+    w = (w if w.shape[-2] <= w.shape[-1] else w.mT).double()
+    gram = w @ w.mT
+    excess = float(torch.linalg.matrix_norm(gram - torch.eye(w.shape[-2], dtype=w.dtype, device=w.device)).max())
+    return (1 + excess) ** 0.5 if excess < 1e-3 else float(torch.linalg.eigvalsh(gram).max()) ** 0.5
+
+
 def lower_end(m: int, condition: float) -> float:
     """Smallest scaled singular value of an m-row matrix of that condition number: see `normalize`."""
     return m ** (-1 / 8) / condition

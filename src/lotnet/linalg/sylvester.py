@@ -1,6 +1,7 @@
 """`H S + S H = K`, `H` Hermitian positive and `K` skew-Hermitian: the equation in a polar factor's derivative."""
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -35,14 +36,23 @@ _UPPER = 1.01
 
 
 def _chebyshev(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:
+    first, rest = chebyshev_steps(lower, tolerance)
+    s, before = first * k, torch.zeros_like(k)
+    for momentum, gain in rest:
+        s, before = _update(s, before, k, h @ s, momentum, gain), s
+    return s
+
+
+@lru_cache(maxsize=64)
+def chebyshev_steps(lower: float, tolerance: float) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """The first iterate is that multiple of `K`; a step is `S + momentum (S - before) + gain (K - L S)`."""
     centre, radius = _UPPER + lower, _UPPER - lower
-    s, before, ratio = k / centre, torch.zeros_like(k), radius / centre
+    ratio, rest = radius / centre, []
     for _ in range(1, steps(lower, tolerance)):
         following = 1 / (2 * centre / radius - ratio)
-        # S + momentum (S - before) + gain (K - L S)
-        s, before = _update(s, before, k, h @ s, following * ratio, 2 * following / radius), s
+        rest.append((following * ratio, 2 * following / radius))
         ratio = following
-    return s
+    return 1 / centre, tuple(rest)
 
 
 def steps(lower: float, tolerance: float) -> int:

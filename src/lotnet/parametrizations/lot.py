@@ -9,15 +9,20 @@ import torch
 from torch import Tensor
 
 from lotnet.linalg.concurrency import concurrently
-from lotnet.linalg.fourier import distinct_transfers, expand
-from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts
+from lotnet.linalg.planar import adjoint
+from lotnet.linalg.polar import accurate_polar, lower_end, polar
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator, Spectrum
+from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 
 
 @dataclass(frozen=True)
 class LOT(Parametrization):
-    """The polar factor of every transfer matrix. Scaling the kernel does not change the operator."""
+    """The polar factor of every transfer matrix. Scaling the kernel does not change the operator.
+
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=LOT(tolerance=1e-4))
+    """
 
     tolerance: float = 1e-5
     """Singular values reach 1 - tolerance in training ..."""
@@ -29,6 +34,16 @@ class LOT(Parametrization):
 
     def polar(self, v: Tensor, frozen: bool = False) -> Tensor:
         return accurate_polar(v) if frozen else polar(v, tolerance=self.tolerance, condition=self.condition)
+
+    def polar_of_parts(self, v: Tensor) -> Tensor:  # f 1|2 o i
+        """The same on tensor cores, in and out as real and imaginary parts."""
+        from lotnet.linalg import tensor_cores  # needs Triton, which comes with CUDA builds of PyTorch
+
+        o, i = v.shape[-2:]
+        lower = lower_end(min(o, i), self.condition)
+        if o <= i:
+            return tensor_cores.polar(v, lower, self.tolerance)
+        return adjoint(tensor_cores.polar(adjoint(v), lower, self.tolerance))
 
 
 # Below this many channels a batch of few real matrices costs more to start than it saves: they join the complex ones.
@@ -58,16 +73,47 @@ def assembled(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
 def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
     """Those of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
 
-    A deep network has many layers alike; together they fill a GPU that each of them alone leaves idle.
+    A deep network has many layers alike; together they fill a GPU that each of them alone leaves idle. Where products
+    may round to 11 bits they run on its tensor cores, real and imaginary parts apart all the way.
     """
-    batches = [matrices(weight, geometry) for _, weight, geometry in layers]
+    if not layers:
+        return []
+    fast = all(tensor_cores_allowed(weight) for _, weight, _ in layers)
+    split, polar_of, join = (parts, LOT.polar_of_parts, blocks) if fast else (matrices, LOT.polar, assembled)
+    batches = [split(weight, geometry) for _, weight, geometry in layers]
     groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
     for n, (lot, _, _) in enumerate(layers):
         for part, v in enumerate(batches[n]):
             groups[lot, v.shape[1:], v.dtype].append((n, part))
     together = [torch.cat([batches[n][part] for n, part in members]) for members in groups.values()]
-    jobs = [partial(layers[members[0][0]][0].polar, v) for members, v in zip(groups.values(), together, strict=True)]
+    jobs = [
+        partial(polar_of, layers[members[0][0]][0], v) for members, v in zip(groups.values(), together, strict=True)
+    ]
     for members, factors in zip(groups.values(), concurrently(jobs, like=together[0]), strict=True):
         for (n, part), w in zip(members, factors.split([len(batches[n][part]) for n, part in members]), strict=True):
             batches[n][part] = w
-    return [assembled(factors, geometry) for factors, (_, _, geometry) in zip(batches, layers, strict=True)]
+    return [join(factors, geometry) for factors, (_, _, geometry) in zip(batches, layers, strict=True)]
+
+
+def tensor_cores_allowed(like: Tensor) -> bool:
+    """Whether the caller lets products round to 11 bits (`torch.set_float32_matmul_precision`), on a GPU."""
+    return like.is_cuda and like.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+
+
+def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
+    """`matrices`, real and imaginary parts apart: (f, 1, o, i) where they are real, else (f, 2, o, i)."""
+    if geometry.kernel_size == 1:
+        return [weight.view(1, 1, *weight.shape[:2])]
+    if min(weight.shape[:2]) >= _APART:
+        return list(distinct_parts(weight, geometry.grid))
+    return [joined_parts(weight, geometry.grid)]
+
+
+def blocks(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
+    """`assembled` from parts."""
+    from lotnet.linalg.spread import spread  # needs Triton, which comes with CUDA builds of PyTorch
+
+    if geometry.kernel_size == 1:
+        return Kernel(factors[0].view(geometry.out_channels, geometry.in_channels, 1, 1), geometry.padding_mode)
+    reals, pairs = factors if len(factors) == 2 else (factors[0].new_empty(0), factors[0])
+    return Blocks(spread(reals, pairs, geometry.grid), geometry.grid)

@@ -31,6 +31,17 @@ class Spectrum(Operator):
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks(Operator):
+    """A `Spectrum` in the form that is applied, as fast training makes it at once; never frozen."""
+
+    blocks: Tensor  # f 2o 2i
+    grid: Grid
+
+    def apply(self, x: Tensor) -> Tensor:
+        return convolve(x, self.blocks, self.grid)
+
+
+@dataclass(frozen=True, eq=False)
 class Kernel(Operator):
     """A spatial kernel, aligned like `nn.Conv2d(padding="same")`, dilated by (rows, columns).
 

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
-from lotnet.linalg.polar import deviation, polar
+from lotnet.linalg.planar import real_blocks
+from lotnet.linalg.polar import deviation, largest_singular_value, polar
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
+from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.training.sharing import layer_geometries
 
 # Condition numbers that schedules are made for; most trained kernels need one of the first.
@@ -40,6 +42,12 @@ class GroupedOrthogonalization:
             layer.prepared = None
 
     @torch.no_grad()
+    def largest_singular_value(self) -> float:
+        """Of the operators that training uses now, from above; in the arithmetic that is set."""
+        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self._layers])
+        return max((largest_singular_value(_matrices(operator)) for operator in made), default=1.0)
+
+    @torch.no_grad()
     def refresh(self) -> bool:
         """Measure what condition the kernels have now, and allow for the next in the table; whether anything changed.
 
@@ -66,6 +74,13 @@ def _needed(v: Tensor) -> float:
         if deviation(polar(v, tolerance=_TOLERANCE, condition=condition)) < _ORTHONORMAL:
             return following
     return _CONDITIONS[-1]
+
+
+def _matrices(operator: Operator) -> Tensor:  # f o i, real
+    if isinstance(operator, Kernel):  # of one tap
+        return operator.kernel[None, :, :, 0, 0]
+    assert isinstance(operator, Spectrum | Blocks)
+    return operator.blocks if isinstance(operator, Blocks) else real_blocks(operator.transfers)
 
 
 def _lot(layer: OrthogonalConv2d) -> LOT:

@@ -1,0 +1,91 @@
+"""From the distinct matrices of a real kernel's spectrum to the real blocks of all its frequencies, in one pass.
+
+The plain PyTorch way is `real_blocks(expand(...))`; this is the same map, and its transpose, without the six
+intermediate copies.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lotnet.linalg.fourier import Grid, distinct
+
+_BLOCK = 1024
+
+
+def spread(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r 1 o i, p 2 o i -> f 2o 2i
+    """Blocks `[[R, -I], [I, R]]`. Where all matrices are among `pairs`, `reals` is empty."""
+    return _Spread.apply(reals, pairs, grid)
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:
+        r, (_, _, o, i), index = len(reals), pairs.shape, distinct(grid, pairs.device)
+        ctx.grid, ctx.shapes = grid, (reals.shape, pairs.shape)
+        out = pairs.new_empty(grid.frequencies, 2 * o, 2 * i)
+        launch = (triton.cdiv(o * i, _BLOCK), grid.frequencies)
+        _forward[launch](reals.contiguous(), pairs.contiguous(), index.source, index.sign, out, r, o, i, BLOCK=_BLOCK)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
+        g_reals, g_pairs = (g.new_empty(shape) for shape in ctx.shapes)
+        r, (p, _, o, i), index = len(g_reals), g_pairs.shape, distinct(ctx.grid, g.device)
+        launch = (triton.cdiv(o * i, _BLOCK), r + p)
+        _backward[launch](
+            g.contiguous(), index.first, index.second, g_reals, g_pairs, r, o, i,
+            ctx.grid.own_conjugates, BLOCK=_BLOCK,
+        )  # fmt: skip
+        return g_reals, g_pairs, None
+
+
+@triton.jit
+def _forward(reals_ptr, pairs_ptr, source_ptr, sign_ptr, out_ptr, r, o, i, BLOCK: tl.constexpr):
+    frequency = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < o * i
+    source = tl.load(source_ptr + frequency)
+    sign = tl.load(sign_ptr + frequency)
+    if source < r:
+        real = tl.load(reals_ptr + source * o * i + at, mask=inside)
+        imaginary = tl.zeros_like(real)
+    else:
+        pair = pairs_ptr + 2 * (source - r) * o * i + at
+        real = tl.load(pair, mask=inside)
+        imaginary = sign * tl.load(pair + o * i, mask=inside)
+    here = out_ptr + 4 * frequency * o * i + (at // i) * 2 * i + at % i
+    tl.store(here, real, mask=inside)
+    tl.store(here + i, -imaginary, mask=inside)
+    tl.store(here + 2 * o * i, imaginary, mask=inside)
+    tl.store(here + 2 * o * i + i, real, mask=inside)
+
+
+@triton.jit
+def _backward(g_ptr, first_ptr, second_ptr, g_reals_ptr, g_pairs_ptr, r, o, i, own, BLOCK: tl.constexpr):
+    """One distinct matrix: the sum over its own frequency and, if the half spectrum has it, the conjugate one."""
+    matrix = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < o * i
+    place = (at // i) * 2 * i + at % i
+    first = tl.load(first_ptr + matrix)
+    second = tl.load(second_ptr + matrix)
+    here = g_ptr + 4 * first * o * i + place
+    real = tl.load(here, mask=inside) + tl.load(here + 2 * o * i + i, mask=inside)
+    imaginary = tl.load(here + 2 * o * i, mask=inside) - tl.load(here + i, mask=inside)
+    if second >= 0:
+        there = g_ptr + 4 * second * o * i + place
+        real += tl.load(there, mask=inside) + tl.load(there + 2 * o * i + i, mask=inside)
+        imaginary -= tl.load(there + 2 * o * i, mask=inside) - tl.load(there + i, mask=inside)
+    imaginary = tl.where(matrix < own, 0.0, imaginary)  # that one is zero, and stays zero
+    if matrix < r:
+        tl.store(g_reals_ptr + matrix * o * i + at, real, mask=inside)
+    else:
+        pair = g_pairs_ptr + 2 * (matrix - r) * o * i + at
+        tl.store(pair, real, mask=inside)
+        tl.store(pair + o * i, imaginary, mask=inside)
