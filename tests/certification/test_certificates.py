@@ -71,15 +71,14 @@ def certificates(frozen: FrozenModel) -> Certificates:
 @pytest.mark.parametrize("padding", ("zeros", "circular"))
 @pytest.mark.parametrize("name", PARAMETRIZATIONS)
 def test_claims_are_ordered(name: str, padding: PaddingMode, head: str) -> None:
-    """B <= A, and A is no worse than plain: more than 1e-5 better only where layers have norms below one."""
+    """B <= A, and A is plain within 1e-5: the proof costs nothing. SOC and ECO pay for what they truncate and pad."""
     last = NormalizedLinear(144, 10) if head == "lln" else None
     radii = certify(freeze(network(name, padding, last), 6), images()).radii
     assert (radii["float"] > 0).all()
     assert (radii["float"] <= radii["real"]).all()
     assert (radii["float"] >= radii["real"] * (1 - 1e-6)).all()
     assert (radii["real"] >= radii["plain"] * (1 - 1e-5)).all()
-    if padding == "circular" and name in ("lot", "cayley", "bcop", "eco"):
-        assert (radii["real"] <= radii["plain"] * (1 + 1e-5)).all()
+    assert (radii["real"] <= radii["plain"] * (1 + 1e-5)).all()
 
 
 def test_plain_is_the_formula_of_the_literature(frozen: FrozenModel, certificates: Certificates) -> None:
@@ -196,7 +195,7 @@ def test_the_audit_has_one_row_for_each_layer(frozen: FrozenModel, certificates:
     rows = list(audit(frozen))
     assert [row.kind for row in rows[:3]] == ["Normalize", "Spectrum", "MaxMin"]
     product = math.prod(row.lipschitz_bound for row in rows[:-1])
-    assert certificates.lipschitz_bound == pytest.approx(product, rel=1e-12)
+    assert certificates.lipschitz_bound == pytest.approx(max(product, rows[0].lipschitz_bound), rel=1e-12)
     errors = [row.orthogonality_error for row in rows if row.kind == "Spectrum"]
     assert errors and all(error is not None and error < 1e-5 for error in errors)
     with pytest.raises(InputError, match="freeze it first"):

@@ -46,3 +46,8 @@ def pixel_lipschitz(model: nn.Sequential) -> float:
     if not isinstance(first, Normalize):
         raise TypeError("the first module of a model is Normalize")
     return 1 / float(first.std.min())
+
+
+def in_255ths(radius: float) -> str:
+    """A radius as the literature writes it."""
+    return f"{radius * 255:.6g}/255"
