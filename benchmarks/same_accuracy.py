@@ -45,7 +45,7 @@ def main() -> None:
     for name in ("literal", "lot"):
         lines = (options.out / name / "metrics.jsonl").read_text().splitlines()
         last = json.loads(lines[-1])
-        values = [json.loads(line).get("largest_singular_value", 1.0) for line in lines]
+        values = [json.loads(line).get("largest_singular_value", float("nan")) for line in lines]
         print(f"{name:8} clean {last['clean']:.4f}", *(f"{r} {x:.4f}" for r, x in last["certified"].items()), end="")
         print(f"  largest singular value in training {max(values):.6f}" if name == "lot" else "")
 

@@ -1,6 +1,62 @@
 """Shared by every test."""
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
+from torch import nn
+
+from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
 
 # The tests use small matrices, often several processes at a time: more threads would only wait for each other.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def model() -> FrozenModel:
+    """For digits, untrained; as small as has a spectrum, an average pool and a last layer with normalised rows.
+
+    The names of its classes look like markup, and must be printed as they are.
+    """
+    torch.manual_seed(0)
+    layers = (OrthogonalConv2d(1, 4, 3), MaxMin(), AveragePool(4), nn.Flatten(), NormalizedLinear(16, 10))
+    model = freeze(nn.Sequential(Normalize((0.3,), 0.37), *layers), (1, 8, 8))
+    model.settings |= {"classes": [f"[digit {n}]" for n in range(10)], "data": "digits"}
+    return model
+
+
+@pytest.fixture
+def folder(model: FrozenModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model saved, in a folder of its own for each test."""
+    path = tmp_path_factory.mktemp("models") / "model"
+    model.save(path)
+    return path
+
+
+CHROMIUM = shutil.which("chromium")
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""A browser that asks nobody for anything by itself."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's chromium, driven by playwright. One of them at a time: its loop cannot be nested."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install -e .[dev]")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield browser
+        browser.close()

@@ -1,11 +1,13 @@
 """Attacks do what they say: on linear models, where the answer is known, and in exact arithmetic."""
 
+import base64
 import json
 import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -20,6 +22,7 @@ from lotnet.attacks import (
     check_certificates,
     is_within,
     nearest_boundary,
+    nearest_examples,
     onto_sphere,
     pgd_l2,
     pgd_linf,
@@ -233,14 +236,45 @@ def test_the_report_sets_accuracies_side_by_side() -> None:
     stages: list[str] = []
     radius = float(certify(model, images).radii["float"].median())
     report = attack_report(model, images, labels, radius=radius, steps=10, progress=stages.append)
-    assert stages == ["certificates", "pgd_l2", "pgd_linf", "certified radii"]
+    assert stages == ["certificates", "pgd_l2", "pgd_linf", "certified radii", "nearest examples"]
     assert report.clean == 24 / 30
     assert 0 < report.certified <= report.attacked["pgd_l2"] < report.clean
     assert report.attacked["pgd_linf"] < report.clean
     assert report.counterexamples == [] and report.checked == 29
     repeated = attack_report(model, images, labels, radius=radius, steps=10)
-    assert repeated == report
+    assert repeated.to_dict() == report.to_dict()
     assert json.loads(json.dumps(report.to_dict()))["attacked"] == report.attacked
+
+
+def test_the_nearest_examples_lie_beyond_their_certificates() -> None:
+    model, images = deep_model(), 0.25 + pixels(30) / 2
+    certificates = certify(model, images)
+    labels = certificates.predictions.clone()
+    labels[0] = (labels[0] + 1) % 5
+    images[1] = math.nan
+    certificates = certify(model, images, labels)
+    graph = model.astype(torch.float64)
+    found = nearest_examples(graph, images, labels, certificates, count=3, generator=seeded())
+    radii = certificates.radii["float"].clone()
+    radii[0] = radii[1] = math.nan  # wrong, and not certified: neither is attacked
+    order = [n for n in radii.argsort().tolist() if n > 1]
+    assert [example.index for example in found] == order[:3] + order[-3:]
+    for example in found:
+        point = example.perturbed.double()
+        assert point.min() >= 0 and point.max() <= 1
+        assert int(graph(point[None]).argmax()) == example.after != example.before == labels[example.index]
+        assert float((point - images[example.index]).norm()) == pytest.approx(example.distance, rel=1e-12)
+        assert example.radius == radii[example.index] < example.distance < 5 * example.radius
+        saved = json.loads(json.dumps(example.to_dict()))
+        assert np.array_equal(np.frombuffer(base64.b64decode(saved["perturbed"]), "<f4"), point.flatten().numpy())
+
+
+def test_the_nearest_example_of_a_linear_model_is_at_its_radius() -> None:
+    model, images = tight_model(), 0.4 + pixels() / 5
+    certificates = certify(model, images, certify(model, images).predictions)
+    for example in nearest_examples(model.astype(torch.float64), images, certificates.predictions, certificates):
+        if example.radius < 0.1:  # beyond, it would need pixels outside [0, 1]
+            assert example.radius < example.distance < 1.1 * example.radius
 
 
 def test_the_report_survives_a_model_that_is_always_wrong() -> None:

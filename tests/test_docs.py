@@ -1,10 +1,7 @@
 """What README.md and docs/ show is run as written, and what they point to is there."""
 
 import importlib.util
-import os
 import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,19 +10,9 @@ import pytest
 import torch
 
 from lotnet.parametrizations import PARAMETRIZATIONS
-
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from pages import PAGES, ROOT, blocks
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-
-
-def blocks(page: Path, *languages: str) -> list[tuple[int, str]]:
-    """(line, content) of the page's code blocks in these languages; blocks marked `text` are only read."""
-    text = page.read_text()
-    found = [match for match in FENCE.finditer(text) if match[1] in languages]
-    return [(text[: match.start()].count("\n") + 1, match[2]) for match in found]
 
 
 @pytest.fixture(autouse=True)
@@ -51,19 +38,6 @@ def run_python(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dic
 @pages
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_python(page, tmp_path, monkeypatch)
-
-
-@pages
-def test_commands_run(page: Path, tmp_path: Path) -> None:
-    program = Path(sys.executable).parent / "lotnet"
-    environment = os.environ | {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    for line, block in blocks(page, "console", "sh"):
-        for command in block.splitlines():
-            if command.startswith("$ lotnet "):
-                result = subprocess.run(
-                    shlex.split(command[2:]), cwd=tmp_path, env=environment, capture_output=True, text=True
-                )
-                assert result.returncode == 0, f"{page.name}, block at line {line}: {command}\n{result.stderr}"
 
 
 def test_the_added_parametrization_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

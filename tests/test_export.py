@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 import lotnet.export
-from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
+from lotnet import FrozenModel, freeze
 from lotnet.certification import certify
 from lotnet.certification.rounding import bounds
 from lotnet.cli import main
@@ -24,23 +24,6 @@ from lotnet.models.resnet import LipResNet18
 from lotnet.predict import predict
 
 IMAGES = Images(1, 8, 8, 10, (0.3,), 0.37)
-
-
-@pytest.fixture(scope="module")
-def model() -> FrozenModel:
-    """As small as has a spectrum, an average pool and a last layer with normalised rows."""
-    torch.manual_seed(0)
-    layers = (OrthogonalConv2d(1, 4, 3), MaxMin(), AveragePool(4), nn.Flatten(), NormalizedLinear(16, 10))
-    model = freeze(nn.Sequential(Normalize((0.3,), 0.37), *layers), (1, 8, 8))
-    model.settings |= {"classes": [f"digit {n}" for n in range(10)], "data": "digits"}
-    return model
-
-
-@pytest.fixture(scope="module")
-def folder(model: FrozenModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "model"
-    model.save(path)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +56,7 @@ def test_onnx_answers_like_predict(folder: Path, tmp_path: Path, capsys) -> None
     # The plain radius trusts in a constant of 1 / std; claim B in the proved one, which may be smaller.
     assert all(plain <= answer["radius"] + 1e-4 for plain, answer in zip(radii, answers, strict=True))
     metadata = deployed.get_modelmeta().custom_metadata_map
-    assert json.loads(metadata["classes"])[3] == "digit 3"
+    assert json.loads(metadata["classes"])[3] == "[digit 3]"
     assert metadata["claim"].startswith("none: ") and metadata["input_range"] == "[0, 1]"
     assert float(metadata["lipschitz_bound"]) == bounds(model.astype(torch.float64)).lipschitz
 
@@ -114,6 +97,18 @@ def test_the_check_finds_a_graph_that_lost_its_rounding(model: FrozenModel, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_exporter_that_fails_is_one_sentence(folder: Path, monkeypatch, capsys) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("unsupported operator\nand forty lines of advice")
+
+    monkeypatch.setattr(torch.export, "export", failing)
+    assert main(["export", str(folder), "--to", "torch"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "cannot export this model (unsupported operator): try --to onnx" in said
+    assert not (folder / "model.pt2").exists()
+
+
 def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, capsys) -> None:
     assert main(["export", str(folder), "--to", "torch"]) == 0
     printed = capsys.readouterr().out
@@ -132,7 +127,7 @@ def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, ca
     certificates = certify(FrozenModel.load(folder), images[:3])
     assert labels == certificates.predictions.tolist()
     assert radii == pytest.approx(certificates.radii["plain"].tolist(), abs=1e-4)
-    assert "digit 9" in classes
+    assert "[digit 9]" in classes
 
 
 def test_what_is_deployed_computes_what_was_frozen(images: Tensor) -> None:

@@ -16,6 +16,7 @@ from lotnet.layers import (
     freeze,
 )
 from lotnet.parametrizations import LOT
+from lotnet.pretrained import from_pretrained, load, save_pretrained
 
 __version__ = "0.1.0"
 
@@ -34,4 +35,7 @@ __all__ = [
     "OrthogonalConv2d",
     "OrthogonalLinear",
     "freeze",
+    "from_pretrained",
+    "load",
+    "save_pretrained",
 ]

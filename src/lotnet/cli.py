@@ -8,11 +8,16 @@ from lotnet.errors import InputError
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("lotnet.commands.train", "train a model: digits by default, a recipe with --config"),
+    "selftrain": ("lotnet.commands.selftrain", "train a teacher, and a student on what it says of unlabelled images"),
     "certify": ("lotnet.commands.certify", "prove, for each image, a radius in which the prediction cannot change"),
     "attack": ("lotnet.commands.attack", "attack a model, and every certificate at exactly its radius"),
     "predict": ("lotnet.commands.predict", "the label of an image file, and the radius in which it is proved"),
     "export": ("lotnet.commands.export", "one file for ONNX Runtime or plain PyTorch, logits and radius as outputs"),
-    "analyze": ("lotnet.commands.analyze", "look inside a trained network: newton"),
+    "pack": ("lotnet.commands.pack", "a run as a small folder to give away, its kernels in half precision"),
+    "demo": ("lotnet.commands.demo", "a local page: drop an image, see its label, its radius and what attacks do"),
+    "report": ("lotnet.commands.report", "one page about certified runs, compared if there are several"),
+    "analyze": ("lotnet.commands.analyze", "look inside a trained network: newton, landscape, features"),
+    "ablate": ("lotnet.commands.ablate", "train and certify the variants of an ablation of the paper"),
     "data": ("lotnet.commands.data", "list data sets, or prepare one from a folder or archive"),
     "record": ("lotnet.commands.record", "keep what a certified run came to, beside the paper's row"),
     "paper": ("lotnet.commands.paper", "the paper's rows, and the command that trains each"),

@@ -83,9 +83,18 @@ def export(
     if images is not None:
         examples = torch.cat((examples, images.float().cpu()))
     examples = examples.to(deployed.precision)
-    with torch.no_grad():
-        program = torch.export.export(deployed, (examples[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    content, run = _WRITERS[to](program, metadata, deployed.output)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(deployed, (examples[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
+        content, run = _WRITERS[to](program, metadata, deployed.output)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the exporters of PyTorch and ONNX raise, by version
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        other = "torch" if to == "onnx" else "onnx"
+        raise InputError(
+            f"{path} was not written: PyTorch {torch.__version__} cannot export this model ({reason}): try --to {other}"
+        ) from error
     difference = _largest_difference(deployed, run, examples)
     if not difference <= deployed.tolerance:  # also where it is NaN
         raise InputError(

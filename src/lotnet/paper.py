@@ -10,6 +10,11 @@ from lotnet.errors import InputError
 
 Overrides = dict[str, str]
 
+UNLABELLED = "ti_500K_pseudo_labeled.pickle"
+"""The images without labels of the paper's semi-supervised rows, by the name their authors gave the file."""
+
+SOC: Overrides = {"model.parametrization": "soc"}
+
 
 @dataclass(frozen=True)
 class Row:
@@ -63,7 +68,7 @@ def recipe_for(row: Row) -> tuple[str, Overrides]:
         if not row.residual:
             overrides["model.residual"] = "false"
     if row.conv == "SOC":
-        overrides |= {"model.parametrization": "soc", "optimizer.weight_decay": "5e-4"}
+        overrides |= SOC
     if row.padding == "circular":
         overrides["model.padding_mode"] = "circular"
     return f"{dataset}/{setting}", overrides
@@ -72,7 +77,9 @@ def recipe_for(row: Row) -> tuple[str, Overrides]:
 def command_for(row: Row) -> str:
     """What trains the row. Semi-supervised ones train a teacher on labels and a student on what it says."""
     recipe, overrides = recipe_for(row)
-    verb = "selftrain" if row.setting == "semi-supervised" else "train"
+    verb = "train"
+    if row.setting == "semi-supervised":
+        verb, overrides = "selftrain", overrides | {"unlabelled": UNLABELLED}
     return shlex.join(["lotnet", verb, "--config", recipe, *arguments(overrides)])
 
 

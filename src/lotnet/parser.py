@@ -33,15 +33,15 @@ class Parser(ArgumentParser):
         for name in names:
             self.add_argument(f"--{name}", **COMMON[name])
 
-    def add_fields(self, settings: type, title: str, prefix: str) -> None:
-        """One option for each field of a dataclass."""
+    def add_fields(self, settings: type, title: str, prefix: str = "") -> None:
+        """One option for each field of a dataclass, --PREFIX.FIELD, or --FIELD without a prefix."""
         group = self.add_argument_group(title)
         hints, docs = typing.get_type_hints(settings), _field_docs(settings)
         for item in dataclasses.fields(settings):
             default = item.default
             if item.default_factory is not dataclasses.MISSING:
                 default = item.default_factory()
-            option = f"--{prefix}.{item.name}"
+            option = f"--{prefix}.{item.name}" if prefix else f"--{item.name}"
             group.add_argument(option, type=hints[item.name], default=default, help=docs.get(item.name, ""))
 
     def settings(self) -> list[str]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 import torch
 from PIL import Image
@@ -144,15 +144,17 @@ def find_files(names: Iterable[str | Path], listed: TextIO | None = None) -> lis
 
 def read_pictures(files: Sequence[str | Path], input_shape: Sequence[int]) -> list[Picture]:
     """Image files as a model of this input shape (c, h, w) reads them, decoded as its training images were."""
+    return [read_picture(Path(file), input_shape, str(file)) for file in files]
+
+
+def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) -> Picture:
+    """One of them, or an image in memory; `name` is what an error calls it."""
     channels, height, width = input_shape
     if height != width or channels not in (1, 3):
         shape = " x ".join(str(n) for n in input_shape)
         raise InputError(f"image files become grey or RGB squares, and this model reads {shape}: pass it tensors")
-    return [_read(Path(file), channels, height) for file in files]
-
-
-def _read(file: Path, channels: int, side: int) -> Picture:
-    rgb = decode(file, side)  # first: it refuses what is damaged or too large
+    side = height
+    rgb = decode(file, side, name)  # first: it refuses what is damaged or too large
     with Image.open(file) as image:
         size, mode, turned = image.size, image.mode, image.getexif().get(_ORIENTATION) in _TURNED
     changes = []
@@ -164,7 +166,7 @@ def _read(file: Path, channels: int, side: int) -> Picture:
     wanted = {1: "L", 3: "RGB"}[channels]
     if mode != wanted:
         changes.append(f"mode {mode} converted to {wanted}")
-    return Picture(str(file), _grey(rgb) if channels == 1 else rgb, tuple(changes))
+    return Picture(name, _grey(rgb) if channels == 1 else rgb, tuple(changes))
 
 
 def _grey(rgb: Tensor) -> Tensor:  # 3 h w -> 1 h w

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lotnet.certification.plain import in_255ths
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import write_whole
@@ -56,18 +57,16 @@ def collect(run_path: Path, name: str) -> Result:
             f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
         )
     environment, metrics = run.environment(), run.metrics()
-    radius = next(iter(metrics[0]["certified"]))
-    best = max(metrics, key=lambda record: (record["certified"][radius], -record["epoch"]))
     return Result(
         name=name,
-        command=_command(environment["sessions"][0]["command"]),
+        command=command_of(environment["sessions"][0]["command"]),
         config=run.config.to_dict(),
         sessions=[
             {key: s[key] for key in ("started", "commit", "versions", "hardware")} for s in environment["sessions"]
         ],
         parameters=environment["parameters"],
         epochs=len(metrics),
-        best_epoch=best["epoch"],
+        best_epoch=best_epoch(metrics, run.config.trainer.radius),
         train_seconds=round(sum(record["seconds"] for record in metrics), 1),
         evaluation_seconds=round(certificates["evaluation_seconds"], 3),
         evaluation_device=certificates["device"],
@@ -75,6 +74,12 @@ def collect(run_path: Path, name: str) -> Result:
         summary=certificates["summary"],
         audit=certificates["audit"],
     )
+
+
+def best_epoch(metrics: list[dict[str, Any]], radius: float) -> int:
+    """The epoch that was kept: the first with the highest accuracy certified at `trainer.radius` in validation."""
+    name = in_255ths(radius)
+    return max(metrics, key=lambda record: (record["certified"][name], -record["epoch"]))["epoch"]
 
 
 def save(result: Result, folder: Path) -> Path:
@@ -95,8 +100,22 @@ def load_all(folder: Path) -> list[Result]:
 
 
 def paper_row(result: Result) -> Row | None:
-    """The paper's row with the same data, model, layer and techniques, or None where it has none."""
-    config = RunConfig.from_dict(result.config, result.name)
+    """The paper's row of a result, or None where it has none."""
+    return row_of_run(RunConfig.from_dict(result.config, result.name), result.command)
+
+
+def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
+    """The paper's row of a run that was trained by `command`, or None where it has none."""
+    if command.startswith("lotnet selftrain"):  # its settings are a supervised row's, its labels are not
+        return None
+    return row_like(config, table)
+
+
+def row_like(config: RunConfig, table: str = "sup") -> Row | None:
+    """The paper's row with the same data, model, layer and techniques, or None where it has none.
+
+    `table` is the beginning of the name of the tables that are looked at.
+    """
     if not isinstance(config.model, LipConvnet) or config.model.channels != 32:
         return None
     creg = isinstance(config.loss, CReg) and config.model.activation == "hh1"
@@ -104,13 +123,14 @@ def paper_row(result: Result) -> Row | None:
         return None
     for row in rows():
         same = (
-            row.table.startswith("sup")
+            row.table.startswith(table)
             and row.dataset == config.data.name.replace("-", "")
             and row.model == f"LipConvnet-{config.model.depth}"
             and row.conv == config.model.parametrization.upper()
             and row.creg_hh == creg
             and row.lln == (config.model.head == "lln")
             and row.padding == config.model.padding_mode.replace("zeros", "zero")
+            and (config.model.depth <= 10 or row.residual == config.model.residual)  # the shallow have none inside
         )
         if same:
             return row
@@ -154,7 +174,7 @@ def markdown(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def _command(words: list[str]) -> str:
+def command_of(words: list[str]) -> str:
     """`lotnet train ...` as it was given, less what only says where it ran."""
     kept: list[str] = []
     skip = False

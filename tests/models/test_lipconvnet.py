@@ -98,3 +98,16 @@ def test_describe_names_every_layer() -> None:
     assert len(rows) == len(model)
     assert sum(count for *_, count in rows) == parameter_count(model)
     assert rows[-1][2] == (10,)
+
+
+@pytest.mark.parametrize("depth", (5, 20))
+def test_a_periodic_one_reads_no_place_twice(depth: int) -> None:
+    """At 2 x 2 pixels a kernel of 3 x 3 would; the paper's row with circular padding ends there."""
+    model = LipConvnet(depth=depth, channels=2, head="lln", padding_mode="circular").build(COLOUR)
+    with torch.no_grad():
+        assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)
+    sizes = [convolution(layer).kernel_size for layer in layers(model)]
+    n = depth // 5
+    assert sizes[: 4 * n - 1] == [3] * (4 * n - 1) and sizes[4 * n - 1 : -1] == [2] * n and sizes[-1] == 1
+    plain = LipConvnet(depth=depth, channels=2, head="lln").build(COLOUR)
+    assert [convolution(layer).kernel_size for layer in layers(plain)] == [3] * (depth - 1) + [1]

@@ -4,7 +4,6 @@ Law: at every step of the paper's iteration the largest singular value is at mos
 and it rises; ours passes one on the way (up to 1.99) and ends at most at one. Both up to rounding in float64.
 """
 
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lotnet.analysis.picture import figure, png
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.linalg.newton import newton_error_bound, newton_iterates
@@ -118,29 +118,27 @@ def _extremes(sequences: list[Iterator[Tensor]]) -> Convergence:
 
 
 def draw(layers: list[LayerConvergence]) -> bytes:
-    """The largest singular values as a PNG: a line for each layer, the paper's iteration left and ours right.
-
-    Needs matplotlib: the caller turns its absence into a sentence.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """As a PNG, a colour for each layer: the paper's iteration, its bound, and ours; smallest values are dotted."""
+    picture = figure(12, 3.8)
+    left, middle, right = picture.subplots(1, 3)
     for number, layer in enumerate(layers):
         colour: Any = (0.15, 0.35 + 0.5 * number / len(layers), 0.75 - 0.5 * number / len(layers))
-        left.plot(layer.paper.largest, color=colour, linewidth=1, marker=".")
-        right.plot(layer.ours.largest, color=colour, linewidth=1, marker=".")
-    bounds = [[layer.bound[k] for layer in layers] for k in range(PAPER_STEPS + 1)]
-    worst = [max((math.inf if bound is None else bound) for bound in row) for row in bounds]
-    left.plot([bound if math.isfinite(bound) else math.nan for bound in worst], "k--", linewidth=1, label="its bound")
-    left.set_ylim(min(min(layer.paper.largest) for layer in layers) - 0.05, 2)
+        for axes, steps in ((left, layer.paper), (right, layer.ours)):
+            axes.plot(steps.largest, color=colour, linewidth=1, marker=".")
+            axes.plot(steps.smallest, color=colour, linewidth=1, linestyle=":")
+        middle.plot(
+            [math.nan if bound is None else bound - 1 for bound in layer.bound],
+            color=colour,
+            linestyle="--",
+            linewidth=1,
+        )
     left.set_title("the paper's iteration")
-    left.legend()
+    middle.set_title("what its bound allows above one")
+    middle.set_yscale("log")
     right.set_title("lotnet's schedule")
+    left.set_ylabel("largest and smallest singular value")
     for axes in (left, right):
         axes.axhline(1, color="grey", linewidth=0.5)
+    for axes in (left, middle, right):
         axes.set_xlabel("step")
-    left.set_ylabel("largest singular value of each layer")
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=120)
-    return content.getvalue()
+    return png(picture)

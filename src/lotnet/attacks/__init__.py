@@ -1,7 +1,9 @@
 """What must never beat a certificate. Every attack takes a callable from images in [0, 1] to logits."""
 
+from lotnet.attacks.accuracy import LInfAccuracy, linf_accuracy
 from lotnet.attacks.autoattack import auto_attack_l2
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
+from lotnet.attacks.nearest import Nearest, nearest_examples
 from lotnet.attacks.pgd import nearest_boundary, pgd_l2, pgd_linf
 from lotnet.attacks.report import AttackReport, attack_report
 from lotnet.attacks.rounding_search import is_within, onto_sphere, rounding_search, squared_distance
@@ -10,11 +12,15 @@ __all__ = [
     "AttackReport",
     "Budget",
     "Counterexample",
+    "LInfAccuracy",
+    "Nearest",
     "attack_report",
     "auto_attack_l2",
     "check_certificates",
     "is_within",
+    "linf_accuracy",
     "nearest_boundary",
+    "nearest_examples",
     "onto_sphere",
     "pgd_l2",
     "pgd_linf",

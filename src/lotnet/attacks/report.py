@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lotnet.attacks.accuracy import standing
 from lotnet.attacks.autoattack import auto_attack_l2
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
+from lotnet.attacks.nearest import Nearest, nearest_examples
 from lotnet.attacks.pgd import pgd_l2, pgd_linf
 from lotnet.attacks.rounding_search import is_within, onto_sphere
 from lotnet.certification import Certificates, certify
@@ -35,10 +37,15 @@ class AttackReport:
     checked: int
     """Images with a radius, attacked at it."""
     counterexamples: list[Counterexample]
+    nearest: list[Nearest]
+    """For the least and the most robust images, the nearest one that is classified otherwise."""
+    checksum: str
+    """Of the model."""
 
     def to_dict(self) -> dict[str, Any]:
         """For `attacks.json`."""
-        return vars(self) | {"counterexamples": [example.to_dict() for example in self.counterexamples]}
+        lists = {name: [item.to_dict() for item in getattr(self, name)] for name in ("counterexamples", "nearest")}
+        return vars(self) | lists
 
 
 def attack_report(
@@ -81,16 +88,13 @@ def attack_report(
     attacked = {}
     for name, attack in attacks.items():
         progress(name)
-        standing = 0
-        for index in clean.nonzero().flatten().split(batch_size):
-            if not len(index):
-                continue
-            x, y = images[index].to(device, torch.float64), labels[index].to(device)
-            with torch.no_grad():
-                standing += int((graph(attack(x, y)).argmax(dim=1) == y).sum())
-        attacked[name] = standing / len(images)
+        attacked[name] = standing(graph, attack, images, labels, clean, device, batch_size) / len(images)
     progress("certified radii")
     broken = check_certificates(model, images, certificates, budget, batch_size=batch_size, generator=generator)
+    progress("nearest examples")
+    nearest = nearest_examples(
+        lambda x: graph(x.to(device)).cpu(), images.double(), labels, certificates, generator=generator
+    )
     return AttackReport(
         images=len(images),
         radius=radius,
@@ -100,6 +104,8 @@ def attack_report(
         certified=float((clean & (certificates.radii["float"] > radius)).double().mean()),
         checked=int((certificates.radii["float"] > 0).sum()),
         counterexamples=broken,
+        nearest=nearest,
+        checksum=model.settings["checksum"],
     )
 
 

@@ -4,82 +4,245 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from safetensors.torch import save
 
-from lotnet.analysis import newton
+from lotnet.analysis import features, landscape, newton
+from lotnet.commands.certify import bar
 from lotnet.commands.opening import choose_device
+from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.files import write_whole
+from lotnet.models import LipConvnet
 from lotnet.parser import Parser, nearest
-from lotnet.training.run import FORMAT, Run
+from lotnet.training.precision import evaluating
+from lotnet.training.run import FORMAT, Run, limited, load_data
 
 
 def main(arguments: list[str]) -> int:
-    about = "; ".join(f"{name}: {about}" for name, (_, about) in ANALYSES.items())
-    parser = Parser("lotnet analyze", f"Look inside a trained network. {about}. Written to RUN/analysis.")
-    parser.add_argument("analysis", type=str, help=f"One of {', '.join(ANALYSES)}.")
-    parser.add_argument("run", type=str, help="A run with a checkpoint.")
-    parser.add_common("device", "json")
+    if not arguments or arguments[0].startswith("-"):
+        parser = Parser("lotnet analyze", "Look inside trained networks.")
+        about = "; ".join(f"{name}: {about}" for name, (_, about) in ANALYSES.items())
+        parser.add_argument("analysis", type=str, help=f"{about}. `lotnet analyze ANALYSIS --help` has the rest.")
+        _add_shared(parser)
+        parser.read(arguments)
+    analysis, *rest = arguments
+    if analysis not in ANALYSES:
+        raise InputError(f"there is no analysis {analysis}{nearest(analysis, ANALYSES)}")
+    analyse, _ = ANALYSES[analysis]
+    return analyse(rest)
+
+
+def _newton(arguments: list[str]) -> int:
+    parser = _parser("newton", several=False)
     options = parser.read(arguments)
-    if options.analysis not in ANALYSES:
-        raise InputError(f"there is no analysis {options.analysis}{nearest(options.analysis, ANALYSES)}")
-    analyse, _ = ANALYSES[options.analysis]
-    return analyse(Path(options.run), options.device, options.json)
-
-
-def _newton(path: Path, device: str, as_json: bool) -> int:
-    console = Console(stderr=as_json)
+    console = Console(stderr=options.json)
+    path = Path(options.run)
     run = Run.open(path)
-    model = run.best_model().to(choose_device(device))
-    images = run.images()
-    layers = newton.lot_layers(model, (images.channels, images.height, images.width))
+    model = run.best_model().to(choose_device(options.device))
+    layers = newton.lot_layers(model, _shape(run))
     if not layers:
         raise InputError(f"{path} has no LOT layer, so no Newton iteration: analyse a run with parametrization lot")
     rows = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with bar(console) as progress:
         for name, (layer, geometry) in progress.track(layers.items(), description="iterating layers"):
             rows.append(newton.layer_convergence(name, layer, geometry))
-    folder = path / "analysis"
-    folder.mkdir(exist_ok=True)
-    content = {"format": FORMAT, "run": str(path), "layers": [asdict(row) for row in rows]}
-    write_whole(folder / "newton.json", json.dumps(content, indent=1, allow_nan=False).encode())
-    written = [str(folder / "newton.json")]
-    try:
-        write_whole(folder / "newton.png", newton.draw(rows))
-        written.append(str(folder / "newton.png"))
-    except ImportError:
-        console.print("No picture without matplotlib: pip install lotnet[bench]", markup=False, soft_wrap=True)
-    if as_json:
-        print(json.dumps({"written": written, **content}, allow_nan=False))
-        return 0
-    console.print(_newton_table(rows))
-    console.print(f"Every step of every layer: {', '.join(written)}", soft_wrap=True, highlight=False)
+    content = {"run": str(path), "layers": [asdict(row) for row in rows]}
+    written = _write(_folder(options, [run]), "newton", content, lambda: newton.draw(rows), console)
+    _print(console, options.json, content, _newton_table(rows), written)
     return 0
 
 
+def _landscape(arguments: list[str]) -> int:
+    parser = _parser("landscape")
+    parser.add_argument("--split", type=str, default="train", help="Whose images the loss is of: train or test.")
+    parser.add_argument("--points", type=int, default=25, help="Steps along each direction, an odd number.")
+    parser.add_argument("--span", type=float, default=1.0, help="Longest step, in norms of the filters.")
+    parser.add_argument("--batch_size", type=int, default=1000, help="Images at a time.")
+    parser.add_common("limit", "seed")
+    parser.set_defaults(limit=1000)
+    options = parser.read(arguments)
+    if options.split not in ("test", "train"):
+        raise InputError(f"there is no split {options.split}: choose test or train")
+    console, device = Console(stderr=options.json), choose_device(options.device)
+    runs = [Run.open(Path(path)) for path in options.runs]
+    models = [run.best_model().to(device) for run in runs]
+    surfaces: dict[str, landscape.Landscape] = {}
+    with bar(console) as progress, evaluating():
+        task = progress.add_task("evaluating losses", total=len(runs) * options.points**2)
+        for run, model, name in zip(runs, models, _titles(runs), strict=True):
+            split = getattr(load_data(run.config), options.split)
+            split = split if options.limit is None else limited(split, options.limit)
+            images = to_unit(split.images, next(model.parameters()).dtype).to(device)
+            labels = split.labels.to(device)
+
+            def value(model: Any = model, run: Run = run, images: Any = images, labels: Any = labels) -> float:
+                return landscape.mean_loss(model, run.config.loss, images, labels, options.batch_size)
+
+            surfaces[name] = landscape.landscape(
+                model, value, options.points, options.span, options.seed, lambda: progress.update(task, advance=1)
+            )
+    content = {
+        "split": options.split,
+        "limit": options.limit,
+        "seed": options.seed,
+        "surfaces": [
+            {"run": str(run.path), "name": name, "loss_kind": type(run.config.loss).__name__}
+            | {"minima": surface.minima(), **asdict(surface)}
+            for run, (name, surface) in zip(runs, surfaces.items(), strict=True)
+        ],
+    }
+    written = _write(_folder(options, runs), "landscape", content, lambda: landscape.draw(surfaces), console)
+    table = Table("network", "loss", "smallest", "largest", "local minima", title="Loss around each network")
+    for name, surface in surfaces.items():
+        values = [value for row in surface.loss for value in row]
+        table.add_row(name, *(f"{x:.4f}" for x in (surface.centre, min(values), max(values))), str(surface.minima()))
+    _print(console, options.json, content, table, written)
+    return 0
+
+
+def _features(arguments: list[str]) -> int:
+    parser = _parser("features")
+    parser.add_argument("--layer", type=int | None, default=None, help="As --print-model counts; by default the last.")
+    parser.add_argument("--neurons", type=int, default=None, nargs="+", help="Places in its output.")
+    parser.add_argument("--count", type=int, default=16, help="Number of random neurons, where none are named.")
+    parser.add_argument("--steps", type=int, default=features.STEPS, help="Steps uphill.")
+    parser.add_argument("--step", type=float, default=features.STEP, help="Size of each.")
+    parser.add_argument("--decay", type=float, default=features.DECAY, help="Pull towards the mean colour.")
+    parser.add_common("seed")
+    options = parser.read(arguments)
+    console, device = Console(stderr=options.json), choose_device(options.device)
+    runs = [Run.open(Path(path)) for path in options.runs]
+    plans = []
+    for run in runs:
+        model = run.best_model().to(device)
+        layer = features.hidden_layer(model, options.layer)
+        total = features.neurons_of(model, layer, _shape(run))
+        plans.append((model, layer, features.choose_neurons(total, options.neurons, options.count, options.seed)))
+    found: dict[str, features.Features] = {}
+    with bar(console) as progress:
+        task = progress.add_task("climbing", total=len(runs) * options.steps)
+        for run, name, (model, layer, neurons) in zip(runs, _titles(runs), plans, strict=True):
+            found[name] = features.maximise(
+                model,
+                layer,
+                neurons,
+                _shape(run),
+                steps=options.steps,
+                step=options.step,
+                decay=options.decay,
+                seed=options.seed,
+                progress=lambda: progress.update(task, advance=1),
+            )
+    names = ("layer", "neurons", "before", "after")
+    content = {
+        "steps": options.steps,
+        "step": options.step,
+        "decay": options.decay,
+        "seed": options.seed,
+        "networks": [
+            {"run": str(run.path), "name": name} | {key: getattr(item, key) for key in names}
+            for run, (name, item) in zip(runs, found.items(), strict=True)
+        ],
+    }
+    folder = _folder(options, runs)
+    images = {f"images.{n}": item.images.contiguous() for n, item in enumerate(found.values())}
+    write_whole(folder / "features.safetensors", save(images))
+    written = _write(folder, "features", content, lambda: features.draw(found), console)
+    table = Table("network", "layer", "neurons", "noise", "image", title="Mean value over norm of the input")
+    for name, item in found.items():
+        means = (sum(values) / len(values) for values in (item.before, item.after))
+        table.add_row(name, str(item.layer), str(len(item.neurons)), *(f"{mean:.3f}" for mean in means))
+    _print(console, options.json, content, table, [*written, str(folder / "features.safetensors")])
+    return 0
+
+
+def _parser(analysis: str, several: bool = True) -> Parser:
+    about = ANALYSES[analysis][1]
+    parser = Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.")
+    _add_shared(parser, several)
+    return parser
+
+
+def _add_shared(parser: Parser, several: bool = True) -> None:
+    if several:
+        parser.add_argument("runs", type=str, nargs="+", help="Runs with a checkpoint, drawn side by side.")
+    else:
+        parser.add_argument("run", type=str, help="A run with a checkpoint.")
+    parser.add_argument("--out", type=str | None, default=None, help="Folder; by default analysis in the first RUN.")
+    parser.add_common("device", "json")
+
+
+def _shape(run: Run) -> tuple[int, int, int]:
+    images = run.images()
+    return images.channels, images.height, images.width
+
+
+def _titles(runs: list[Run]) -> list[str]:
+    """What each network is; with the path of its run where that does not tell them apart."""
+    kinds = []
+    for run in runs:
+        model = run.config.model
+        residual = isinstance(model, LipConvnet) and model.residual and model.depth > 10
+        kinds.append(f"{model.parametrization.upper()}{', residual' if residual else ''}")
+    titles = [kind if kinds.count(kind) == 1 else f"{run.path}: {kind}" for run, kind in zip(runs, kinds, strict=True)]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise InputError(f"{title.split(':')[0]} is named twice: name each run once")
+    return titles
+
+
+def _folder(options: Any, runs: list[Run]) -> Path:
+    folder = runs[0].path / "analysis" if options.out is None else Path(options.out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
+    return folder
+
+
+def _write(folder: Path, name: str, content: dict[str, Any], draw: Callable[[], bytes], console: Console) -> list[str]:
+    """NAME.json, and NAME.png where matplotlib is there to draw it: the files written."""
+    text = json.dumps({"format": FORMAT, **content}, indent=1, allow_nan=False)
+    write_whole(folder / f"{name}.json", text.encode())
+    try:
+        write_whole(folder / f"{name}.png", draw())
+    except ImportError:
+        console.print("No picture without matplotlib: pip install lotnet[bench]", markup=False, soft_wrap=True)
+        return [str(folder / f"{name}.json")]
+    return [str(folder / f"{name}.json"), str(folder / f"{name}.png")]
+
+
+def _print(console: Console, as_json: bool, content: dict[str, Any], table: Table, written: list[str]) -> None:
+    if as_json:
+        print(json.dumps({"written": written, **content}, allow_nan=False))
+        return
+    console.print(table)
+    console.print(f"Written: {', '.join(written)}", soft_wrap=True, highlight=False)
+
+
 def _newton_table(rows: list[newton.LayerConvergence]) -> Table:
-    """One row for each layer; the JSON file has every step."""
-    table = Table(title="Singular values over all frequencies: the paper's iteration, and ours")
+    """One row for each layer; the JSON file has every step. It fits 80 columns."""
+    table = Table(title="Singular values over all frequencies: the paper's iteration after 8 steps, and ours")
     ours = {len(row.ours.largest) - 1 for row in rows}
-    after = f"our last ({'-'.join(str(steps) for steps in sorted(ours))} steps)"
-    headings = ("layer", "condition", "largest at 4", "at 8", "its bound at 8", "smallest at 8", after, "smallest")
-    for heading in headings:
+    after = f"ours, {'-'.join(str(steps) for steps in sorted(ours))}"
+    for heading in ("layer", "cond.", "largest", "bound", "smallest", f"{after}:\nlargest", "\nsmallest"):
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for row in rows:
         condition = "singular" if row.condition is None else f"{row.condition:.3g}"
-        bound = "infinite" if row.bound[8] is None else f"{row.bound[8]:.6g}"
+        bound = "infinite" if row.bound[8] is None else f"{row.bound[8]:.5g}"
         paper, end = row.paper, row.ours
-        values = (paper.largest[4], paper.largest[8], bound, paper.smallest[8], end.largest[-1], end.smallest[-1])
-        cells = (value if isinstance(value, str) else f"{value:.6f}" for value in values)
-        table.add_row(row.name, condition, *cells)
+        values = (paper.largest[8], bound, paper.smallest[8], end.largest[-1], end.smallest[-1])
+        table.add_row(row.name, condition, *(v if isinstance(v, str) else f"{v:.6f}" for v in values))
     return table
 
 
-ANALYSES: dict[str, tuple[Callable[[Path, str, bool], int], str]] = {
-    "newton": (_newton, "singular values of every LOT layer at every Newton step"),
+ANALYSES: dict[str, tuple[Callable[[list[str]], int], str]] = {
+    "newton": (_newton, "singular values of every LOT layer of a run at every Newton step"),
+    "landscape": (_landscape, "the loss of each run on two random directions of its kernels"),
+    "features": (_features, "images that hidden neurons of each run respond to most"),
 }
-"""Analysis: (function of run, device and --json to the exit code, one line for --help)."""
+"""Analysis: (function of its arguments to the exit code, one line for --help)."""

@@ -1,13 +1,16 @@
 """`lotnet attack`."""
 
 import json
+from dataclasses import asdict
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.attacks import AttackReport, attack_report
-from lotnet.commands.certify import parse_radius
-from lotnet.commands.opening import choose_device, open_model, tensors
+from lotnet import results
+from lotnet.attacks import AttackReport, attack_report, linf_accuracy
+from lotnet.commands.certify import bar, parse_radius
+from lotnet.commands.opening import MODEL, Opened, choose_device, open_model, tensors
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.parser import Parser
@@ -18,7 +21,13 @@ BROKEN = 1
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
-    parser.add_argument("model", type=str, help="A run, or a folder with a frozen model.")
+    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several with --table.")
+    parser.add_argument(
+        "--table",
+        type=Literal["linf"] | None,
+        default=None,
+        help="linf: only the l-infinity attack, for one model or several, beside the paper's rows.",
+    )
     parser.add_argument("--split", type=str, default="test", help="test or train.")
     parser.add_argument("--radius", type=str, default="36/255", help="Of the l2 attacks.")
     parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
@@ -30,8 +39,12 @@ def main(arguments: list[str]) -> int:
     options = parser.read(arguments)
     if options.split not in ("test", "train"):
         raise InputError(f"there is no split {options.split}: choose test or train")
+    if options.table is not None:
+        return _linf_table(options)
+    if len(options.models) > 1:
+        raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
     console = Console(stderr=options.json)
-    opened = open_model(options.model)
+    opened = open_model(options.models[0])
     images, labels = tensors(opened.split(options.split, options.limit))
     report = attack_report(
         opened.model.to(choose_device(options.device)),
@@ -46,7 +59,7 @@ def main(arguments: list[str]) -> int:
         seed=options.seed,
         progress=lambda stage: console.print(f"{stage} ...", highlight=False),
     )
-    path = opened.folder / "attacks.json"
+    path = opened.file("attacks.json")
     write_whole(path, json.dumps({"format": 1, "data": opened.data, **report.to_dict()}, indent=1).encode())
     if options.json:
         print(json.dumps({"written": str(path), **report.to_dict()}))
@@ -54,6 +67,61 @@ def main(arguments: list[str]) -> int:
         _show(console, report, options.radius, options.linf)
         console.print(f"Written to {path}", soft_wrap=True, highlight=False)
     return BROKEN if report.counterexamples else 0
+
+
+def _linf_table(options: Any) -> int:
+    """Every model under the l-infinity attack, one row each; nothing is certified, no certificate is checked."""
+    console, device = Console(stderr=options.json), choose_device(options.device)
+    radius = parse_radius(options.linf)
+    comparable = (radius, options.split) == (8 / 255, "test")
+    opened = [open_model(name) for name in options.models]
+    splits = [item.split(options.split, options.limit) for item in opened]
+    rows: list[dict[str, Any]] = []
+    with bar(console) as progress:
+        task = progress.add_task("attacking images", total=sum(len(split) for split in splits))
+        for name, item, split in zip(options.models, opened, splits, strict=True):
+            accuracy = linf_accuracy(
+                item.model.to(device),
+                *tensors(split),
+                radius,
+                steps=options.steps,
+                restarts=options.restarts,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                progress=lambda count: progress.update(task, advance=count),
+            )
+            rows.append(
+                {
+                    "model": name,
+                    "data": item.data,
+                    **asdict(accuracy),
+                    "paper": _paper_row(item) if comparable else None,
+                }
+            )
+    about = {"linf": radius, "steps": options.steps, "restarts": options.restarts, "split": options.split}
+    if options.json:
+        print(json.dumps({**about, "seed": options.seed, "rows": rows}))
+        return 0
+    title = f"l-infinity PGD at {options.linf}, {options.steps} steps on the margin, by the float64 program"
+    table = Table(title=title)
+    table.add_column("model", overflow="fold")
+    for heading in ("images", "clean", "attacked", "paper: clean", "attacked"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        theirs = row["paper"]
+        cells = ("", "") if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
+        table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
+    console.print(table)
+    return 0
+
+
+def _paper_row(opened: Opened) -> dict[str, Any] | None:
+    """Of the paper's table of l-infinity attacks; a frozen model does not know how it was trained, so it has none."""
+    if opened.run is None:
+        return None
+    command = results.command_of(opened.run.environment()["sessions"][0]["command"])
+    row = results.row_of_run(opened.run.config, command, "pgd-linf")
+    return None if row is None else asdict(row)
 
 
 def _show(console: Console, report: AttackReport, radius: str, linf: str) -> None:

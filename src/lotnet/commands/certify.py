@@ -14,10 +14,12 @@ from rich.table import Table
 from lotnet.certification.audit import AuditRow, audit
 from lotnet.certification.certificate import certify
 from lotnet.certification.summary import CLAIMS, Summary, summarize, write_certificates
-from lotnet.commands.opening import choose_device, open_model, tensors
+from lotnet.commands.opening import MODEL, Opened, choose_device, open_model, tensors
+from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.parser import Parser
+from lotnet.pretrained import save_pretrained
 from lotnet.training.precision import evaluating
 
 _TITLES = {
@@ -29,7 +31,7 @@ _TITLES = {
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet certify", "Prove, for each image, a radius inside which the prediction cannot change.")
-    parser.add_argument("model", type=str, help="A run, or a folder with a frozen model.")
+    parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--split", type=str, default="test", help="test or train.")
     parser.add_argument(
         "--radii", type=str, nargs="+", default=["36/255", "72/255", "108/255"], help="Radii of the table."
@@ -44,9 +46,29 @@ def main(arguments: list[str]) -> int:
     device = choose_device(options.device)
     opened = open_model(options.model)
     split = opened.split(options.split, options.limit)
+    summary, rows, about = prove(opened, options.split, split, radii, device, console, options.batch_size)
+    path = opened.file("certificates.json")
+    if options.json:
+        print(json.dumps({"written": str(path), **about, "summary": asdict(summary)}))
+        return 0
+    _show(console, summary, options.radii, rows, about["evaluation_seconds"])
+    console.print(f"One certificate for each image: {path}", soft_wrap=True, highlight=False)
+    return 0
+
+
+def prove(
+    opened: Opened,
+    name: str,
+    split: Split,
+    radii: list[float],
+    device: torch.device,
+    console: Console,
+    batch_size: int = 250,
+) -> tuple[Summary, list[AuditRow], dict[str, Any]]:
+    """Certify every image of the split called `name`, and write certificates.json: its summary, audit and heading."""
     images, labels = tensors(split)
     model = opened.model.to(device)
-    with _progress(console) as progress:
+    with bar(console) as progress:
         layers = progress.add_task("proving layers", total=None)
         graph = model.astype(torch.float64).to(device)
         rows = []
@@ -56,26 +78,22 @@ def main(arguments: list[str]) -> int:
         progress.update(layers, total=len(rows))
         task = progress.add_task("certifying images", total=len(images))
         done = certify(
-            graph, images, labels, batch_size=options.batch_size, progress=lambda n: progress.update(task, advance=n)
+            graph, images, labels, batch_size=batch_size, progress=lambda n: progress.update(task, advance=n)
         )
-    seconds = _evaluation_seconds(model, images, options.batch_size)
     summary = summarize(done, radii, opened.classes, images[0].numel())
     about = {
         "model": str(opened.folder),
         "data": opened.data,
-        "split": options.split,
+        "split": name,
         "checksum": model.settings["checksum"],
-        "evaluation_seconds": seconds,
+        "evaluation_seconds": _evaluation_seconds(model, images, batch_size),
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
     }
-    path = opened.folder / "certificates.json"
-    write_certificates(path, summary, done, rows, about)
-    if options.json:
-        print(json.dumps({"written": str(path), **about, "summary": asdict(summary)}))
-        return 0
-    _show(console, summary, options.radii, rows, seconds)
-    console.print(f"One certificate for each image: {path}", soft_wrap=True, highlight=False)
-    return 0
+    write_certificates(opened.file("certificates.json"), summary, done, rows, about)
+    if opened.run is not None:  # RUN/model is then a folder to give away
+        about_model = {**about, "summary": asdict(summary)}
+        save_pretrained(opened.model, opened.folder / "model", about_model, opened.folder.resolve().name)
+    return summary, rows, about
 
 
 def parse_radius(text: str) -> float:
@@ -88,7 +106,8 @@ def parse_radius(text: str) -> float:
     return value
 
 
-def _progress(console: Console) -> Progress:
+def bar(console: Console) -> Progress:
+    """Of long work: shown on a terminal, gone when done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 

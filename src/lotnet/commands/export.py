@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from rich.console import Console
 
-from lotnet.commands.opening import Opened, open_model, tensors
+from lotnet.commands.opening import MODEL, Opened, open_model, tensors
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export
 from lotnet.parser import Parser
@@ -16,7 +16,7 @@ _TEST_IMAGES = 50
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet export", "One file that needs no lotnet: images in, logits and a radius out.")
-    parser.add_argument("model", type=str, help="A run, or a folder with a frozen model.")
+    parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--to", type=Literal["onnx", "torch"], default="onnx", help="ONNX, or a torch.export archive.")
     parser.add_argument("--out", type=str | None, default=None, help="The file; by default beside the model.")
     parser.add_argument(
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     console = Console(stderr=options.json)
     opened = open_model(options.model)
     name = "model" if options.precision == "float32" else "model-float64"
-    path = options.out or opened.folder / f"{name}{SUFFIX[options.to]}"
+    path = options.out or opened.file(f"{name}{SUFFIX[options.to]}")
     images = _test_images(opened)
     done = export(opened.model, path, options.to, options.precision, images)
     about = {

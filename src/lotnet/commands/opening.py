@@ -1,4 +1,4 @@
-"""MODEL on the command line: a run, or a folder with a frozen model."""
+"""MODEL on the command line: a run, a folder with a frozen or packed model, or the name of one that lotnet has."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,12 @@ from lotnet.data import Dataset, Split, load, to_unit
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
+from lotnet.pretrained import from_pretrained, names, packed
+from lotnet.pretrained import load as load_shipped
 from lotnet.training.run import Run, limited
+
+MODEL = "A run, a folder with a frozen or packed model, or the name of a model that comes with lotnet."
+"""For --help."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +23,19 @@ class Opened:
 
     model: FrozenModel
     folder: Path
+    """Its own, or runs/NAME for one that comes with lotnet; `file` makes it."""
     classes: tuple[str, ...]
     data: str
     """The data set it was trained on."""
     run: Run | None
+
+    def file(self, name: str) -> Path:
+        """Where to write a file about the model."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make {self.folder} ({error.strerror}): work in another folder") from None
+        return self.folder / name
 
     def split(self, name: str, limit: int | None) -> Split:
         dataset = self.dataset()
@@ -46,11 +60,19 @@ def open_model(text: str) -> Opened:
         model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
         model.save(path / "model")
         return Opened(model, path, run.classes(), run.config.data.name, run)
-    if (path / "config.json").is_file():
-        model = FrozenModel.load(path)
-        classes = tuple(model.settings.get("classes", ()))
-        return Opened(model, path, classes, model.settings.get("data", "digits"), None)
-    raise InputError(f"{text} is neither a run nor a frozen model: train one with `lotnet train --out {text}`")
+    if (path / "config.json").is_file() or packed.is_packed(path):
+        return _opened(from_pretrained(path), path)
+    if text in names():
+        return _opened(load_shipped(text), Path("runs") / text)
+    shipped = f"a model that comes with lotnet ({', '.join(names()) or 'there is none'})"
+    raise InputError(
+        f"{text} is neither a run, nor a frozen model, nor {shipped}: train one with `lotnet train --out {text}`"
+    )
+
+
+def _opened(model: FrozenModel, folder: Path) -> Opened:
+    classes = tuple(model.settings.get("classes", ()))
+    return Opened(model, folder, classes, model.settings.get("data", "digits"), None)
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,7 +5,7 @@ import json
 import torch
 from rich.console import Console
 
-from lotnet.commands.opening import choose_device, open_model
+from lotnet.commands.opening import MODEL, choose_device, open_model
 from lotnet.data import to_unit
 from lotnet.parser import Parser
 from lotnet.predict import Picture, Prediction, find_files, predict, read_pictures, rounded_down
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet predict", "The label of each image, and the radius in which it is proved not to change.")
-    parser.add_argument("model", type=str, help="A run, or a folder with a frozen model.")
+    parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("images", type=str, nargs="+", help="Image files, folders, or - for a list of them on stdin.")
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("device", "json")

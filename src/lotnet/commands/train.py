@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from lotnet.training.evaluate import RADII, Accuracy, evaluate
 from lotnet.training.launch import make_fabric
 from lotnet.training.loop import train
 from lotnet.training.run import Run, fresh_path, images_of, load_data
+from lotnet.training.selftraining import FILE
 from lotnet.training.signals import Interrupted
 
 
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     fabric = make_fabric(config.trainer, options.device)
     fabric.launch()
     dataset = load_data(config)
-    _check(config, dataset)
+    check(config, dataset)
     run = _run_directory(options, config, recipe, fabric)
     if fabric.is_global_zero:
         verb = "continuing" if options.resume else "training"
@@ -57,27 +59,46 @@ def read_arguments(arguments: list[str]) -> tuple[Any, RunConfig, str]:
 
     A recipe's values are the parser's defaults, so an option wins over them wherever it stands, and --help shows them.
     """
-    early = _peek(arguments)
+    early = peek(arguments)
     if early.resume is not None:
         parser = _parser({"model": "lipconvnet", "loss": "cross-entropy"})
         options = parser.read(arguments)
-        _only(arguments, "--resume", "--device", "--json")
+        only(arguments, "--resume", "--device", "--json")
+        whole = Path(options.resume).parent
+        if (whole / FILE).is_file():  # its own config.yaml does not say which labels it may see
+            raise InputError(f"{options.resume} is part of a self-training: use `lotnet selftrain --resume {whole}`")
         return options, Run.open(Path(options.resume)).config, options.resume
     recipe = early.config or default_recipe(early.data or "digits")
+    if recipe.endswith("/selftrain"):
+        raise InputError(f"{recipe} is a recipe of self-training: use `lotnet selftrain --config {recipe}`")
+    options = with_recipe(arguments, recipe, _parser, add_settings)
+    return options, from_namespace(options), recipe
+
+
+def with_recipe(
+    arguments: list[str],
+    recipe: str,
+    make_parser: Callable[[dict[str, str]], Parser],
+    add: Callable[[Parser, dict[str, str]], None],
+) -> Any:
+    """Options read by the parser for the kinds that are asked for, with the recipe's values as defaults.
+
+    `add` gives a parser every setting that a recipe may have.
+    """
+    early = peek(arguments)
     settings = read_recipe(recipe)
     kinds = kinds_in(settings, recipe)
     checker = Parser(recipe)
-    add_settings(checker, kinds)
+    add(checker, kinds)
     typed = checker.check(settings, recipe)
     for group, kind in (("model", early.model), ("loss", early.loss)):
         if kind is not None:
             kinds |= {group: kinds_in({group: {"kind": kind}}, "lotnet train")[group]}
-    parser = _parser(kinds)
+    parser = make_parser(kinds)
     # A recipe's settings for another kind than the one asked for apply as far as that has them, too.
     known = set(parser.settings()) - {"model.kind", "loss.kind"}
     parser.set_defaults({name: typed[name] for name in flatten(settings, checker.settings(), recipe) if name in known})
-    options = parser.read(arguments)
-    return options, from_namespace(options), recipe
+    return parser.read(arguments)
 
 
 def default_recipe(data: str) -> str:
@@ -117,7 +138,7 @@ def _parser(kinds: dict[str, str]) -> Parser:
     return parser
 
 
-def _peek(arguments: list[str]) -> argparse.Namespace:
+def peek(arguments: list[str]) -> argparse.Namespace:
     """What has to be known before the options can be: which recipe, which kinds."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--config")
@@ -131,7 +152,7 @@ def _peek(arguments: list[str]) -> argparse.Namespace:
         return parser.parse_args([])
 
 
-def _only(arguments: list[str], *allowed: str) -> None:
+def only(arguments: list[str], *allowed: str) -> None:
     for argument in arguments:
         name = argument.split("=")[0]
         if name.startswith("--") and name not in allowed:
@@ -140,7 +161,7 @@ def _only(arguments: list[str], *allowed: str) -> None:
             )
 
 
-def _check(config: RunConfig, dataset: Dataset) -> None:
+def check(config: RunConfig, dataset: Dataset) -> None:
     """What can be known to fail fails before there is a run directory."""
     config.model.build(images_of(dataset))
     training, _ = validation_split(dataset.train)

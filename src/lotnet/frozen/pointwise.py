@@ -90,6 +90,10 @@ class FrozenHouseholder(FrozenModule):
     normals: Tensor  # order, 2, c/2
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and x.dtype == torch.float32:
+            from lotnet.linalg import reflection  # needs Triton, which comes with CUDA builds of PyTorch
+
+            return reflection.reflect(x, self.normals)
         return reflect(x, self.normals)
 
     def _steps(self) -> list[float]:

@@ -42,6 +42,8 @@ class LipConvnet(ModelConfig):
             for n in range(per_stage):
                 last = n == per_stage - 1
                 kernel = 1 if last and stage == stages - 1 else 3
+                if self.padding_mode == "circular":  # a periodic image of 2 x 2 has no more than 2 x 2 places to read
+                    kernel = min(kernel, min(images.height, images.width) >> (stage + last))
                 outputs = 2 * width if last else width
                 convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)
                 layer = nn.Sequential(convolution, self.make_activation(outputs))

@@ -8,7 +8,8 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from lotnet.training.evaluate import Accuracy, in_255ths
+from lotnet.certification.plain import in_255ths
+from lotnet.training.evaluate import Accuracy
 
 
 class Display:

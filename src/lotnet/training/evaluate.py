@@ -7,7 +7,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from lotnet.certification.plain import pairwise_constants, pixel_lipschitz, plain_radii
+from lotnet.certification.plain import in_255ths, pairwise_constants, pixel_lipschitz, plain_radii
 from lotnet.data import Batches
 from lotnet.training.precision import evaluating
 
@@ -58,8 +58,3 @@ def over_processes(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
     result = fabric.all_reduce(tensor, reduce_op=operation)
     assert isinstance(result, Tensor)
     return result
-
-
-def in_255ths(radius: float) -> str:
-    """A radius as the literature writes it."""
-    return f"{radius * 255:.6g}/255"

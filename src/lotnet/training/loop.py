@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset, validation_split
+from lotnet.data import Batches, Dataset, Split, validation_split
 from lotnet.errors import InputError
 from lotnet.models import parameter_count
 from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer
@@ -51,8 +51,11 @@ class _State:
     best: Best | None = None
 
 
-def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
-    """Train from the run's last checkpoint, or from the start, to the end. Returns what the best epoch scored."""
+def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None = None) -> Best:
+    """Train from the run's last checkpoint, or from the start, to the end. Returns what the best epoch scored.
+
+    Validation images are 5 % of the training ones, or, where they are given, those `held_out`.
+    """
     config, trainer = run.config, run.config.trainer
     if trainer.threads is not None:
         torch.set_num_threads(trainer.threads)
@@ -64,7 +67,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
     kept = model if average is None else average  # what is evaluated, and what the best checkpoint holds
     lipschitz = pixel_lipschitz(model)
 
-    batches, validation = _batches(config, dataset, fabric)
+    batches, validation = _batches(config, dataset, fabric, held_out)
     steps = len(batches)
     total_steps = trainer.epochs * steps
     radii = tuple(sorted({*RADII, trainer.radius}))
@@ -150,6 +153,11 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
                 if signal:
                     raise Interrupted(signal)
 
+            if grouping:
+                with arithmetic(tf32=trainer.precision == "tf32"):
+                    largest = {"largest_singular_value": grouping.largest_singular_value()}
+            else:
+                largest = {}
             accuracy = evaluate(kept, validation, radii, fabric)
             record = {
                 "epoch": epoch + 1,
@@ -157,6 +165,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
                 "loss": float(over_processes(fabric, state.loss, "mean")) / steps,
                 "lr": learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
                 **accuracy.to_dict(),
+                **largest,
                 "seconds": round(state.seconds + time.perf_counter() - started, 3),
             }
             score = accuracy.certified[trainer.radius]
@@ -175,9 +184,9 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console) -> Best:
     return state.best
 
 
-def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric) -> tuple[Batches, Batches]:
-    """Training batches, and validation batches: 5 % of the training images, always the same."""
-    training, validation = validation_split(dataset.train)
+def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Split | None) -> tuple[Batches, Batches]:
+    """Training batches, and validation batches: those held out, or 5 % of the training images, always the same."""
+    training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
     here: dict[str, Any] = {
         "device": fabric.device,
         "dtype": torch.float64 if config.trainer.precision == "double" else torch.float32,

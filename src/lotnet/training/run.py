@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lotnet.config import RunConfig
 from lotnet.data import Dataset, Split, load
@@ -25,7 +25,7 @@ from lotnet.data.keyed import permutation
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.models import Images
-from lotnet.training.checkpoint import Checkpoints, part, read
+from lotnet.training.checkpoint import Checkpoints, DamagedError, part, read
 
 FORMAT = 1
 _PARTS = (
@@ -92,6 +92,14 @@ class Run:
             model = model.double()
         model.load_state_dict(part(tensors, "weights"))
         return model.eval()
+
+    def is_finished(self) -> bool:
+        """Whether the last epoch was trained and saved."""
+        try:
+            position, _ = read(self.checkpoints.steps()[-1], self.config.fingerprint())
+        except (IndexError, DamagedError):  # none yet, or none that is whole: training sees to it
+            return False
+        return position.epoch == self.config.trainer.epochs
 
     def metrics(self) -> list[dict[str, Any]]:
         """One record for each epoch that was finished."""
@@ -174,7 +182,12 @@ def load_data(config: RunConfig) -> Dataset:
 
 def limited(split: Split, limit: int) -> Split:
     """At most `limit` images, spread over the classes as in the whole."""
-    return split.select(permutation(len(split), 0)[:limit].sort().values)
+    return split.select(limited_places(len(split), limit))
+
+
+def limited_places(total: int, limit: int) -> Tensor:
+    """Where the images of a limited split are in the whole one."""
+    return permutation(total, 0)[:limit].sort().values
 
 
 def images_of(dataset: Dataset) -> Images:

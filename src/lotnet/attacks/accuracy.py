@@ -1,0 +1,69 @@
+"""Accuracy under attack."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lotnet.attacks.pgd import Model, pgd_linf
+from lotnet.frozen.model import FrozenModel
+
+
+def standing(
+    model: Model,
+    attack: Callable[[Tensor, Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    chosen: Tensor,
+    device: torch.device,
+    batch_size: int,
+    progress: Callable[[int], None] = lambda count: None,
+) -> int:
+    """How many of the chosen images the float64 program still classifies rightly where the attack moves them."""
+    count = 0
+    for index in chosen.nonzero().flatten().split(batch_size):
+        if not len(index):
+            continue
+        x, y = images[index].to(device, torch.float64), labels[index].to(device)
+        with torch.no_grad():
+            count += int((model(attack(x, y)).argmax(dim=1) == y).sum())
+        progress(len(index))
+    return count
+
+
+@dataclass(frozen=True)
+class LInfAccuracy:
+    """Accuracies in [0, 1] of the float64 program: a row of the paper's table of empirical robustness."""
+
+    images: int
+    clean: float
+    attacked: float
+
+
+def linf_accuracy(
+    model: FrozenModel,
+    images: Tensor,
+    labels: Tensor,
+    radius: float = 8 / 255,
+    *,
+    steps: int = 50,
+    restarts: int = 1,
+    batch_size: int = 250,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda count: None,
+) -> LInfAccuracy:
+    """Clean, and under `pgd_linf`; nothing is certified. `progress` hears of the images that are done."""
+    device = next(iter(model.buffers())).device
+    graph = model.astype(torch.float64).to(device)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        logits = torch.cat([graph(x.to(device, torch.float64)).cpu() for x in images.split(batch_size)])
+    right = logits.isfinite().all(dim=1) & (logits.argmax(dim=1) == labels)
+    progress(int((~right).sum()))
+
+    def attack(x: Tensor, y: Tensor) -> Tensor:
+        return pgd_linf(graph, x, y, radius, steps=steps, restarts=restarts, generator=generator)
+
+    left = standing(graph, attack, images, labels, right, device, batch_size, progress)
+    return LInfAccuracy(len(images), float(right.double().mean()), left / len(images))

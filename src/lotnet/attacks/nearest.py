@@ -1,0 +1,85 @@
+"""The nearest image that PGD finds beyond a certificate: what a certificate is worth, seen from the other side."""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotnet.attacks.pgd import Model, pgd_l2
+from lotnet.certification.certificate import Certificates
+
+_ROUNDS = 10
+"""Radii that are tried, for each image."""
+_FIRST = 0.05
+"""The smallest radius that is tried first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """An image that is classified rightly, and a near one that is not."""
+
+    index: int
+    before: int
+    after: int
+    radius: float
+    """Certified, by claim B."""
+    distance: float
+    """Never below `radius`."""
+    perturbed: Tensor  # c h w, float32 in [0, 1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the pixels as the bytes of little-endian float32, in base64."""
+        pixels = base64.b64encode(self.perturbed.numpy().astype("<f4").tobytes()).decode()
+        return vars(self) | {"perturbed": pixels}
+
+
+def nearest_examples(
+    model: Model,
+    images: Tensor,
+    labels: Tensor,
+    certificates: Certificates,
+    *,
+    count: int = 12,
+    steps: int = 20,
+    generator: torch.Generator | None = None,
+) -> list[Nearest]:
+    """For the `count` least and the `count` most robust images; those for which PGD finds nothing are left out."""
+    radii = certificates.radii["float"]
+    held = (certificates.correct() & (radii > 0)).nonzero().flatten()
+    order = held[radii[held].argsort(stable=True)]
+    chosen = torch.cat([order[:count], order[max(count, len(order) - count) :]])
+    if not len(chosen):
+        return []
+    before, certified = labels[chosen], radii[chosen]
+    points, distances, after = nearest_adversarial(model, images[chosen], before, certified, steps, generator)
+    return [
+        Nearest(int(n), int(before[i]), int(after[i]), float(certified[i]), float(distances[i]), points[i].cpu())
+        for i, n in enumerate(chosen)
+        if distances[i].isfinite()
+    ]
+
+
+def nearest_adversarial(
+    model: Model, images: Tensor, labels: Tensor, certified: Tensor, steps: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Points in float32 and [0, 1] that are classified otherwise, their distances, and as what.
+
+    The radius of PGD is doubled until it succeeds, then halved between success and failure, never below what is
+    certified. A distance is infinite where no radius succeeded.
+    """
+    best, after = images.float(), labels.clone()
+    low, high = certified.to(images), torch.full_like(certified, torch.inf).to(images)
+    radius = 2 * low.clamp_min(_FIRST / 2)
+    for _ in range(_ROUNDS):
+        found = pgd_l2(model, images, labels, radius, steps=steps, pixels=True, generator=generator).float()
+        with torch.no_grad():
+            classes = model(found.to(images)).argmax(dim=1)
+        distance = torch.linalg.vector_norm((found.to(images) - images).flatten(1), dim=1)
+        success = classes != labels
+        nearer = success & (distance < high)
+        best[nearer], after[nearer], high[nearer] = found[nearer], classes[nearer], distance[nearer]
+        low = torch.where(success, low, torch.maximum(low, radius))
+        radius = torch.where(high.isfinite(), (low + high) / 2, 2 * radius)
+    return best, high, after

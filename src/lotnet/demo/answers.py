@@ -1,0 +1,127 @@
+"""What the page asks of a model: an image's label and certified radius, and what an attack of some size does to it.
+
+Laws:
+
+* both are about the float64 graph, so the radius is claim B's and the attack is on the program that it speaks of;
+* whether an attacked image lies within the radius is decided in exact arithmetic;
+* one image at a time: however many requests wait, memory holds the pixels of one.
+"""
+
+import base64
+import io
+import math
+import threading
+from fractions import Fraction
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from lotnet.attacks import pgd_l2, squared_distance
+from lotnet.data import to_unit
+from lotnet.errors import InputError
+from lotnet.frozen.model import FrozenModel
+from lotnet.predict import Picture, Prediction, predict, read_picture, rounded_down
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+"""What is decoded: none of Pillow's formats that start another program."""
+
+LARGEST_SIZE = 100.0
+"""Of an attack; no image of this page is so far from any other that more would mean anything."""
+
+_STEPS = 20
+
+
+class Answers:
+    """For one model; safe to call from several threads."""
+
+    def __init__(self, model: FrozenModel) -> None:
+        self._graph = model.astype(torch.float64)
+        self._turn = threading.Lock()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self._graph.input_shape
+
+    def warm_up(self) -> None:
+        """Prove the layers now, and not when the first image comes."""
+        predict(self._graph, torch.zeros(1, *self.input_shape, dtype=torch.float64))
+
+    def predict(self, content: bytes) -> dict[str, Any]:
+        """Of the image file `content`."""
+        with self._turn:
+            picture, image = self._read(content)
+            (answer,) = predict(self._graph, image)
+        return {
+            **_shown(answer),
+            "meaning": answer.meaning,
+            "changes": list(picture.changes),
+            "picture": png_url(image[0]),
+        }
+
+    def attack(self, content: bytes, size: float) -> dict[str, Any]:
+        """The image of the smallest margin that projected gradient descent finds within the l2 distance `size`."""
+        if not 0 <= size <= LARGEST_SIZE:  # NaN is neither
+            raise InputError(f"the size of an attack lies between 0 and {LARGEST_SIZE:g}, not at {size}")
+        with self._turn:
+            _, image = self._read(content)
+            (before,) = predict(self._graph, image)
+            device = next(iter(self._graph.buffers())).device
+            attacked = pgd_l2(
+                self._graph,
+                image.to(device),
+                torch.tensor([before.index], device=device),
+                size,
+                steps=_STEPS,
+                pixels=True,  # what the page shows is an image
+                generator=torch.Generator().manual_seed(0),
+            ).cpu()
+            (after,) = predict(self._graph, attacked)
+        distance = squared_distance(image[0], attacked[0])
+        return {
+            **_shown(after),
+            "held": after.index == before.index,
+            "proved": distance < Fraction(before.radius) ** 2,
+            "distance": math.sqrt(distance),
+            "picture": png_url(attacked[0]),
+            "change": png_url(amplified(attacked[0] - image[0])),
+        }
+
+    def _read(self, content: bytes) -> tuple[Picture, Tensor]:
+        try:
+            Image.open(io.BytesIO(content), formats=FORMATS).close()
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            raise InputError("the image has too many pixels: scale it down first") from None
+        except Exception:  # damaged bytes make Pillow raise nearly any exception type
+            raise InputError(f"this is no image that can be read: use {', '.join(FORMATS)}") from None
+        picture = read_picture(io.BytesIO(content), self.input_shape, "the image")
+        return picture, to_unit(picture.pixels[None], torch.float64)
+
+
+def _shown(answer: Prediction) -> dict[str, Any]:
+    """As the page prints it: rounded down, so that no more is shown than is proved."""
+    likeliest = sorted(answer.probabilities.items(), key=lambda item: -item[1])[:5]
+    return {
+        "label": answer.label,
+        "likeliest": [{"label": name, "share": share} for name, share in likeliest],
+        "radius": answer.radius,
+        "radius_text": str(rounded_down(answer.radius, 4)),
+        "radius_255_text": str(rounded_down(answer.radius_255, 2)),
+    }
+
+
+def amplified(change: Tensor) -> Tensor:
+    """A difference of two images as an image: grey is no change, black and white the largest."""
+    return 0.5 + change / (2 * change.abs().max().clamp_min(torch.finfo(change.dtype).tiny))
+
+
+def png(pixels: Tensor) -> bytes:  # c h w, in [0, 1]
+    levels = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    buffer = io.BytesIO()
+    Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def png_url(pixels: Tensor) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"

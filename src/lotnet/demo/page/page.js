@@ -1,0 +1,183 @@
+"use strict";
+
+// The page keeps one image file. The server keeps nothing: every question carries the file.
+const part = (id) => document.getElementById(id);
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const fixed = (value) => value.toFixed(3);
+
+let file = null;      // what is asked about
+let answer = null;    // the server's answer to it
+let questions = 0;    // an answer that comes after a later question is dropped
+
+async function ask(path, body) {
+  let reply;
+  try {
+    reply = await fetch(path, body === undefined ? {} : { method: "POST", body });
+  } catch {
+    throw new Error("The server does not answer: see whether lotnet demo is still running.");
+  }
+  if (!path.startsWith("/examples/") || !reply.ok) {
+    const found = await reply.json();
+    if (!reply.ok) throw new Error(found.error);
+    return found;
+  }
+  return reply.blob();
+}
+
+function complain(sentence) {
+  part("problem").textContent = sentence;
+  part("problem").hidden = false;
+  part("waiting").hidden = true;
+  part("answer").hidden = true;
+  part("attack-card").hidden = true;
+}
+
+async function choose(chosen, about) {
+  const question = ++questions;
+  if (chosen.size > about.largest_upload) {
+    complain(`The image is larger than ${about.largest_upload / 2 ** 20} MB: scale it down first.`);
+    return;
+  }
+  part("problem").hidden = true;
+  part("answer").hidden = true;
+  part("attack-card").hidden = true;
+  part("waiting").textContent = "Proving a radius ...";
+  part("waiting").hidden = false;
+  try {
+    const found = await ask("/predict", chosen);
+    if (question !== questions) return;
+    file = chosen;
+    answer = found;
+    show();
+  } catch (error) {
+    if (question === questions) complain(error.message);
+  }
+}
+
+function show() {
+  part("waiting").hidden = true;
+  part("answer").hidden = false;
+  part("label").textContent = answer.label;
+  part("radius").textContent = answer.radius_text;
+  part("radius-255").textContent = `${answer.radius_255_text} / 255`;
+  part("meaning").textContent = answer.meaning;
+  part("shares").replaceChildren(...answer.likeliest.map(bar));
+  part("preview").src = answer.picture;
+  part("preview").hidden = false;
+  part("invite").hidden = true;
+  part("changes").textContent = `What the model reads, and what the radius is about: ${answer.changes.join("; ")}.`;
+  part("changes").hidden = answer.changes.length === 0;
+
+  // The scale reaches well beyond the radius, where the label may fall.
+  const largest = Math.max(3 * answer.radius, 0.3);
+  const slider = part("size");
+  slider.max = largest;
+  slider.step = largest / 300;
+  slider.value = 0;
+  const where = answer.radius / largest;
+  // As far as the thumb's centre is when it stands at the radius.
+  part("slider").style.setProperty("--part", `calc(0.625rem + ${where} * (100% - 1.25rem))`);
+  part("mark").textContent = answer.radius > 0 ? `proved up to ${answer.radius_text}` : "nothing is proved";
+  part("before").src = answer.picture;
+  part("attack-card").hidden = false;
+  attack();
+}
+
+function bar({ label, share }) {
+  const row = document.createElement("li");
+  const [name, track, text] = ["name", "bar", "share"].map((kind) => {
+    const cell = document.createElement("span");
+    cell.className = kind;
+    return cell;
+  });
+  const filled = document.createElement("span");
+  filled.style.width = `${100 * share}%`;
+  name.textContent = label;
+  name.title = label;
+  text.textContent = percent(share);
+  track.append(filled);
+  row.append(name, track, text);
+  return row;
+}
+
+// One attack at a time: while it runs the slider may move on, and the last place is attacked next.
+let running = false;
+
+async function attack() {
+  const size = Number(part("size").value);
+  part("size-text").textContent = fixed(size);
+  part("size").setAttribute("aria-valuetext", `${fixed(size)}, radius ${answer.radius_text}`);
+  if (running) return;
+  running = true;
+  part("verdict").classList.add("busy");
+  const asked = answer;
+  try {
+    const found = await ask(`/attack?size=${size}`, file);
+    if (asked === answer) judge(found);
+  } catch (error) {
+    if (asked === answer) complain(error.message);
+  }
+  running = false;
+  const moved = asked !== answer || Number(part("size").value) !== size;
+  if (moved && !part("attack-card").hidden) attack();
+  else part("verdict").classList.remove("busy");
+}
+
+function judge(found) {
+  part("after").src = found.picture;
+  part("change").src = found.change;
+  part("after-text").textContent = `attacked, at distance ${fixed(found.distance)}: ${found.label}`;
+  const [kind, sentence] = found.held
+    ? found.proved
+      ? ["proved", `Still ${answer.label}. Inside the radius this is proved: no attack of this size can change it.`]
+      : ["", `Still ${answer.label}. Beyond the radius nothing is proved: this attack did not succeed, another may.`]
+    : found.proved
+      ? ["fallen", `Now ${found.label}, inside the certified radius. This is a bug in lotnet: please report it.`]
+      : ["fallen", `Now ${found.label} instead of ${answer.label}: beyond the radius a label may fall.`];
+  part("verdict").className = `verdict ${kind}`;
+  part("verdict").textContent = sentence;
+}
+
+function example({ label, path }, about) {
+  const button = document.createElement("button");
+  const image = document.createElement("img");
+  image.src = path;
+  image.alt = label;
+  button.type = "button";
+  button.title = label;
+  button.append(image);
+  button.addEventListener("click", async () => {
+    try {
+      await choose(await ask(path), about);
+    } catch (error) {
+      complain(error.message);
+    }
+  });
+  return button;
+}
+
+async function start() {
+  const about = await ask("/about");
+  const [channels, height, width] = about.input_shape;
+  part("about").textContent = `${about.model}, trained on ${about.data}; it reads images of ${height} x ${width} ` +
+    `pixels, ${channels === 1 ? "grey" : "in colour"}.`;
+  document.title = `${about.model}: lotnet demo`;
+  part("examples").replaceChildren(...about.examples.map((item) => example(item, about)));
+  part("examples-box").hidden = about.examples.length === 0;
+
+  part("file").addEventListener("change", (event) => {
+    if (event.target.files.length) choose(event.target.files[0], about);
+    event.target.value = "";  // the same file may be chosen again
+  });
+  part("size").addEventListener("input", attack);
+  const drop = part("drop");
+  // Also beside the area: a browser would leave the page and open the file.
+  for (const kind of ["dragover", "drop"]) document.addEventListener(kind, (event) => event.preventDefault());
+  drop.addEventListener("dragover", () => drop.classList.add("over"));
+  for (const kind of ["dragleave", "drop"]) drop.addEventListener(kind, () => drop.classList.remove("over"));
+  drop.addEventListener("drop", (event) => {
+    if (event.dataTransfer.files.length) choose(event.dataTransfer.files[0], about);
+  });
+}
+
+start().catch((error) => complain(error.message));

@@ -1,0 +1,197 @@
+"""The page's server: Python's own HTTP server, a table of routes, and nothing that is not needed.
+
+What it refuses, and why:
+
+* a Host header with a name other than localhost or the one it was started with: a foreign name that was made to point
+  here (DNS rebinding) would give a foreign page access;
+* a POST from another origin: no other page may use the model;
+* bodies without a length or above `LARGEST_UPLOAD`, before reading them; images of too many pixels, before decoding;
+* every path that is not in the table: no file name is ever made from a request.
+"""
+
+import ipaddress
+import json
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from torch import Tensor
+
+from lotnet.demo.answers import FORMATS, Answers, png
+from lotnet.errors import InputError
+
+LARGEST_UPLOAD = 16 * 2**20
+"""Bytes."""
+
+_HEADERS = {
+    # The page needs its own script, style and pictures, and may not speak to anyone else.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_PAGE = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image to try, of the data set the model was trained on."""
+
+    label: str
+    pixels: Tensor  # c h w, in [0, 1]
+
+
+class Server(ThreadingHTTPServer):
+    """Holds its port from the moment it is made, and answers from `show` on. Port 0 is any free one."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.gets: dict[str, tuple[bytes, str]] = {}
+        self.posts: dict[str, Callable[[bytes, dict[str, str]], dict[str, Any]]] = {}
+        try:
+            super().__init__((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or "a port is a number from 0 to 65535"
+            raise InputError(
+                f"cannot listen on {host}, port {port} ({reason}): choose another --port, 0 for any free one"
+            ) from None
+
+    def show(self, answers: Answers, about: dict[str, Any], examples: Sequence[Example]) -> None:
+        """Serve the page of this model until `shutdown`."""
+        page = resources.files("lotnet") / "demo" / "page"
+        paths = [f"/examples/{n}.png" for n in range(len(examples))]
+        content = about | {
+            "largest_upload": LARGEST_UPLOAD,
+            "formats": FORMATS,
+            "examples": [{"label": e.label, "path": path} for path, e in zip(paths, examples, strict=True)],
+        }
+        self.gets = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
+        self.gets |= {path: (png(e.pixels), "image/png") for path, e in zip(paths, examples, strict=True)}
+        self.gets["/about"] = (json.dumps(content).encode(), "application/json")
+        self.posts = {
+            "/predict": lambda body, _: answers.predict(body),
+            "/attack": lambda body, query: answers.attack(body, _number(query.get("size", ""))),
+        }
+        self.serve_forever()
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.host}:{self.server_address[1]}/"
+
+    def knows(self, host: str | None) -> bool:
+        """Whether a Host header names this server: by number, as localhost, or as it was started."""
+        name = urlsplit(f"//{host or ''}").hostname or ""
+        return name in ("localhost", self.host.lower()) or is_number(name)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers in JSON, {"error": sentence} where something is wrong with the request."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = 30  # seconds without a byte, after which a connection is dropped
+    server_version, sys_version = "lotnet", ""
+
+    def do_GET(self) -> None:
+        if self._refused():
+            return
+        found = self.server.gets.get(urlsplit(self.path).path)
+        if found is None:
+            self._error(HTTPStatus.NOT_FOUND, "there is nothing here: open the page at /")
+        else:
+            self._send(HTTPStatus.OK, *found)
+
+    def do_POST(self) -> None:
+        self.close_connection = True  # also where the body is left unread
+        if self._refused():
+            return
+        parts = urlsplit(self.path)
+        answer = self.server.posts.get(parts.path)
+        if answer is None:
+            self._error(HTTPStatus.NOT_FOUND, "there is nothing here: open the page at /")
+            return
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal() and len(length) < 20):
+            self._error(HTTPStatus.LENGTH_REQUIRED, "the request does not say how long it is: send Content-Length")
+            return
+        if int(length) > LARGEST_UPLOAD:
+            limit = LARGEST_UPLOAD // 2**20
+            self._error(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the image is larger than {limit} MB: scale it down first"
+            )
+            return
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        try:
+            found = answer(self.rfile.read(int(length)), query)
+        except InputError as error:
+            self._error(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception:
+            traceback.print_exc()  # a bug: the terminal says where
+            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, "lotnet failed: the terminal it runs in says where")
+        else:
+            self._send(HTTPStatus.OK, json.dumps(found).encode(), "application/json")
+
+    def _refused(self) -> bool:
+        host, origin = self.headers.get("Host"), self.headers.get("Origin")
+        if not self.server.knows(host):
+            self._error(HTTPStatus.FORBIDDEN, f"this is not {host}: open {self.server.address}")
+        elif origin not in (None, f"http://{host}"):
+            self._error(HTTPStatus.FORBIDDEN, f"other pages may not use this one: open {self.server.address}")
+        else:
+            return False
+        self.close_connection = True
+        return True
+
+    def _error(self, status: HTTPStatus, sentence: str) -> None:
+        self._send(status, json.dumps({"error": sentence}).encode(), "application/json")
+
+    def _send(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+        try:
+            self.send_response(status)
+            headers = {"Content-Type": kind, "Content-Length": str(len(content)), **_HEADERS}
+            if self.close_connection:
+                headers["Connection"] = "close"
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+        except (BrokenPipeError, ConnectionResetError):  # the browser no longer wants it
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal is for what a person should read."""
+
+
+def is_number(host: str) -> bool:
+    """Whether a host is an IP address: no name, so nothing that could be made to point elsewhere."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    return host == "localhost" or (is_number(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"the size of an attack is a number, not {text[:20]!r}") from None

@@ -1,0 +1,139 @@
+"""Packed models, small enough to travel: the free kernels in half precision, and what builds the network from them.
+
+Laws:
+
+* a packed model is a folder with `kernels.safetensors` and `packed.json`, which has the SHA-256 of the former;
+* the free kernels, tensors named `weight`, are rounded to float16; all others are kept as they were. That is half of a
+  checkpoint, and less than a quarter of the frozen model of a LOT network;
+* what the rounded kernels define is what is frozen and certified: the parametrization orthogonalises them anew, in
+  float64, so that rounding can cost accuracy but no proof;
+* unpacking is a function of the folder: on one machine it gives the same model, and the same radii, to the last bit.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.files import write_whole
+from lotnet.frozen.model import FrozenModel
+from lotnet.layers import freeze
+from lotnet.models import MODELS, Images, ModelConfig
+
+FORMAT = 1
+SETTINGS = "packed.json"
+KERNELS = "kernels.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A network without its orthogonalised operators."""
+
+    model: ModelConfig
+    images: Images
+    classes: tuple[str, ...]
+    data: str
+    """The data set it was trained on."""
+    tensors: Mapping[str, Tensor]
+    trained: Mapping[str, Any]
+    """How: settings, seed, commit."""
+    result: Mapping[str, Any] | None = None
+    """What certifying the unpacked model came to."""
+
+    def unpack(self) -> FrozenModel:
+        """The network of the stored kernels, frozen."""
+        with torch.random.fork_rng(devices=[]):  # the start that `build` draws is replaced: let no one notice
+            network = self.model.build(self.images)
+        network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
+        images = self.images
+        frozen = freeze(network.eval(), (images.channels, images.height, images.width))
+        frozen.settings |= {"classes": list(self.classes), "data": self.data}
+        return frozen
+
+    def write(self, folder: Path) -> int:
+        """The folder's size in bytes."""
+        folder.mkdir(parents=True, exist_ok=True)
+        kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
+        kind = next(name for name, made in MODELS.items() if made is type(self.model))
+        about = {
+            "format": FORMAT,
+            "data": self.data,
+            "classes": list(self.classes),
+            "images": dataclasses.asdict(self.images),
+            "model": {"kind": kind, **dataclasses.asdict(self.model)},
+            "trained": dict(self.trained),
+            "result": self.result,
+            "sha256": hashlib.sha256(kernels).hexdigest(),
+        }
+        settings = json.dumps(about, indent=1).encode()
+        write_whole(folder / KERNELS, kernels)
+        write_whole(folder / SETTINGS, settings)
+        return len(kernels) + len(settings)
+
+
+def pack(
+    network: nn.Module,
+    model: ModelConfig,
+    images: Images,
+    classes: tuple[str, ...],
+    data: str,
+    trained: Mapping[str, Any],
+) -> Packed:
+    """A trained network, its kernels rounded."""
+    tensors = {name: _rounded(name, tensor.detach().cpu()) for name, tensor in network.state_dict().items()}
+    return Packed(model, images, classes, data, tensors, trained)
+
+
+def _rounded(name: str, tensor: Tensor) -> Tensor:
+    if name.rsplit(".", 1)[-1] != "weight":
+        return tensor.float()
+    half = tensor.half()
+    if not half.isfinite().all():
+        raise InputError(f"{name} has entries beyond 65504, the largest of float16: scale it down and pack again")
+    return half
+
+
+def is_packed(folder: Path) -> bool:
+    return (folder / SETTINGS).is_file()
+
+
+def read(folder: Path) -> Packed:
+    try:
+        about = json.loads((folder / SETTINGS).read_text())
+        kernels = (folder / KERNELS).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the packed model in {folder}: {error.strerror}") from None
+    except ValueError:
+        raise _damaged(folder) from None
+    if not isinstance(about, dict):
+        raise _damaged(folder)
+    if about.get("format") != FORMAT:
+        raise InputError(f"{folder} has format {about.get('format')}, this lotnet reads {FORMAT}: pack it again")
+    if about.get("sha256") != hashlib.sha256(kernels).hexdigest():
+        raise _damaged(folder)
+    try:
+        settings = dict(about["model"])
+        return Packed(
+            model=MODELS[settings.pop("kind")](**settings),
+            images=Images(**{**about["images"], "mean": tuple(about["images"]["mean"])}),
+            classes=tuple(about["classes"]),
+            data=about["data"],
+            tensors=load(kernels),
+            trained=about["trained"],
+            result=about["result"],
+        )
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError):
+        raise _damaged(folder) from None
+
+
+def _damaged(folder: Path) -> InputError:
+    return InputError(f"the packed model in {folder} is damaged: write it again with `lotnet pack RUN --out {folder}`")

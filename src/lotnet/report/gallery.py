@@ -1,0 +1,135 @@
+"""The images worth looking at: the most and the least robust, the mistakes, and those with an adversarial neighbour."""
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from lotnet.data import Split
+from lotnet.errors import InputError
+from lotnet.report.collect import RunData
+from lotnet.training.run import limited_places
+
+KINDS = {
+    "most": ("Most robust", "Classified rightly, with the largest certified radii."),
+    "least": ("Least robust", "Classified rightly, with the smallest certified radii."),
+    "mistakes": ("Mistakes", "Classified wrongly, the most certain first: a certificate does not say who is right."),
+    "attacked": ("Attacked", "Beside each image the nearest one found by PGD that is classified otherwise."),
+}
+"""Kind: (title, what is shown)."""
+
+_TOP = 12
+"""Images of each kind that are shown for all classes together."""
+_PER_CLASS = 6
+_BUDGET = 700_000
+"""Bytes of pixels on one page. PNG saves little on photographs, base64 adds a third."""
+_SIDE = 64
+"""Larger images are shrunk to this."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An adversarial example."""
+
+    picture: str
+    label: str
+    distance: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """One image of the gallery. Pictures are data URIs."""
+
+    index: int
+    """In the split."""
+    picture: str
+    label: int
+    true: str
+    predicted: str
+    margin: float
+    radius: float
+    top: bool
+    """Whether it is among the first of all classes."""
+    neighbour: Neighbour | None
+
+
+def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
+    """The cards of each kind, first the most extreme; `runs` share the page."""
+    if len(run) > len(split):
+        raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
+    places = limited_places(len(split), len(run)).numpy()
+    if not np.array_equal(split.labels.numpy()[places], run.labels):
+        raise InputError(f"the certificates of {run.name} are about other images than its data: certify it again")
+    neighbours = _neighbours(run, split, places)
+    found: dict[str, list[Card]] = {}
+    for kind, (order, top) in _chosen(run, list(neighbours), *_room(run, split, runs)).items():
+        found[kind] = [
+            Card(
+                index=int(places[n]),
+                picture=_png(split.images[places[n]].numpy()),
+                label=int(run.labels[n]),
+                true=run.classes[run.labels[n]],
+                predicted=run.classes[run.predictions[n]],
+                margin=float(run.margins[n]),
+                radius=float(run.radii[n]),
+                top=n in top,
+                neighbour=neighbours.get(n),
+            )
+            for n in order
+        ]
+    return found
+
+
+def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
+    """How many images of each kind there is room for: of all classes together, and of each."""
+    c, h, w = split.images.shape[1:]
+    room = _BUDGET // (c * min(h, _SIDE) * min(w, _SIDE) * runs * 3)
+    top = min(_TOP, room)
+    return top, min(_PER_CLASS, (room - top) // len(run.classes))
+
+
+def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> dict[str, tuple[list[int], set[int]]]:
+    """For each kind the images in their order, and which of them stand for all classes."""
+    order = np.argsort(run.radii, kind="stable")
+    right = run.right[order]
+    kinds = {"most": order[right][::-1], "least": order[right], "mistakes": order[~right][::-1]}
+    found = {}
+    for kind, members in kinds.items():
+        top = set(members[:together].tolist())
+        some = [n for label in range(len(run.classes)) for n in members[run.labels[members] == label][:of_each]]
+        kept = top.union(some)
+        found[kind] = ([n for n in members.tolist() if n in kept], top)
+    found["attacked"] = (sorted(attacked, key=lambda n: run.radii[n]), set(attacked))
+    return found
+
+
+def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Neighbour]:
+    """What `lotnet attack` found, by place in the certificates. An attack may have seen fewer images, or more."""
+    if run.attacks is None or run.attacks["images"] > len(split):
+        return {}
+    order = {int(place): n for n, place in enumerate(places)}
+    attacked_places = limited_places(len(split), run.attacks["images"])
+    found = {}
+    for example in run.attacks["nearest"]:
+        place = int(attacked_places[example["index"]])
+        pixels, image = example["perturbed"].astype(np.float64), split.images[place].numpy()
+        # An attack on the other split has other images at these places: its distances are not found again.
+        same = pixels.size == image.size and np.isclose(
+            np.linalg.norm(pixels - image.flatten() / 255), example["distance"], rtol=1e-6
+        )
+        if same and place in order:
+            picture = _png(np.rint(255 * pixels).astype(np.uint8).reshape(image.shape))
+            found[order[place]] = Neighbour(picture, run.classes[example["after"]], example["distance"])
+    return found
+
+
+def _png(pixels: np.ndarray) -> str:  # c h w, uint8
+    c, h, w = pixels.shape
+    image = Image.fromarray(pixels[0] if c == 1 else pixels.transpose(1, 2, 0))
+    if max(h, w) > _SIDE:
+        image.thumbnail((_SIDE, _SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,209 @@
+"""What the page says in tables: they hold every number that the charts show, with or without JavaScript."""
+
+import math
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from lotnet.certification.plain import in_255ths
+from lotnet.report.collect import RunData
+from lotnet.results import best_epoch
+
+CLAIMS = {
+    "float": "Claim B: the float64 program",
+    "real": "Claim A: the real function",
+    "plain": "As in the literature, nothing proved",
+}
+
+PAPER = {36 / 255: "cert_36", 72 / 255: "cert_72", 108 / 255: "cert_108"}
+"""Radius: the column of the paper's tables."""
+
+
+@dataclass(frozen=True)
+class Row:
+    cells: list[str]
+    """The first one names the row."""
+    slot: int | None = None
+    """The run it belongs to, where a colour says so."""
+    kind: str = ""
+    """paper, difference or changed, for the style."""
+
+
+@dataclass(frozen=True)
+class Table:
+    caption: str
+    head: list[str]
+    rows: list[Row] = field(default_factory=list)
+    text: bool = False
+    """Whether the cells are words, not numbers."""
+
+
+def comparison(runs: list[RunData]) -> Table:
+    """Every run, the paper's row where there is one, and the difference in percentage points."""
+    radii = runs[0].certificates["summary"]["radii"]
+    table = Table(
+        "Certified accuracy by claim B", ["Run", "Clean", *map(in_255ths, radii), "Mean radius", "Parameters", "Epochs"]
+    )
+    for slot, run in enumerate(runs):
+        shares = [run.clean, *(run.certified(radius) for radius in radii)]
+        last = [f"{run.mean_radius:.4f}", f"{run.environment['parameters']:,}", str(len(run.metrics))]
+        table.rows.append(Row([run.name, *map(percent, shares), *last], slot))
+        if run.paper is None:
+            continue
+        theirs = [run.paper.clean, *(getattr(run.paper, PAPER.get(radius, ""), None) for radius in radii)]
+        name = f"Paper: {run.paper.model}, {run.paper.conv}"
+        table.rows.append(Row([name, *("" if x is None else f"{x:.2f}%" for x in theirs), "", "", "200"], kind="paper"))
+        apart = ("" if x is None else f"{100 * share - x:+.2f}" for share, x in zip(shares, theirs, strict=True))
+        table.rows.append(Row(["Difference, points", *apart, "", "", ""], kind="difference"))
+    return table
+
+
+def claims(run: RunData, slot: int) -> Table:
+    summary = run.certificates["summary"]
+    table = Table(run.name, ["Certificate", *map(in_255ths, summary["radii"]), "Mean radius"])
+    for claim, title in CLAIMS.items():
+        shares = map(percent, summary["certified"][claim])
+        table.rows.append(Row([title, *shares, f"{summary['mean_radius'][claim]:.6f}"], slot))
+    return table
+
+
+def attacks(runs: list[RunData]) -> Table | None:
+    """Law of the columns: certified <= attacked <= clean in l2."""
+    head = [
+        "Run",
+        "Images",
+        "Clean",
+        "PGD, l2",
+        "AutoAttack, l2",
+        "Certified",
+        "PGD, l∞",
+        "Attacked at radius",
+        "Broken",
+    ]
+    table = Table("Accuracy under attack", head)
+    for slot, run in enumerate(runs):
+        if (found := run.attacks) is None:
+            continue
+        attacked = {name: percent(share) for name, share in found["attacked"].items()}
+        l2, linf = in_255ths(found["radius"]), in_255ths(found["linf_radius"])
+        cells = [
+            run.name,
+            f"{found['images']:,}",
+            percent(found["clean"]),
+            *(f"{attacked[name]} at {l2}" if name in attacked else "" for name in ("pgd_l2", "autoattack_l2")),
+            f"{percent(found['certified'])} at {l2}",
+            f"{attacked['pgd_linf']} at {linf}" if "pgd_linf" in attacked else "",
+            f"{found['checked']:,}",
+            str(found["counterexamples"]),
+        ]
+        table.rows.append(Row(cells, slot))
+    used = [n for n in range(len(head)) if any(row.cells[n] for row in table.rows)]
+    rows = [Row([row.cells[n] for n in used], row.slot) for row in table.rows]
+    return Table(table.caption, [head[n] for n in used], rows) if rows else None
+
+
+def training(runs: list[RunData]) -> Table:
+    radius = in_255ths(runs[0].config.trainer.radius)
+    table = Table("Epochs", ["Run", "Epoch", "Loss", "Clean", f"Certified at {radius}", "Time so far"])
+    for slot, run in enumerate(runs):
+        best = best_epoch(run.metrics, run.config.trainer.radius)
+        epochs = {"first": run.metrics[0]["epoch"], "best": best, "last": run.metrics[-1]["epoch"]}
+        seconds = 0.0
+        for record in run.metrics:
+            seconds += record["seconds"]
+            names = [name for name, epoch in epochs.items() if epoch == record["epoch"]]
+            if not names:
+                continue
+            certified = record["certified"].get(radius)
+            shares = [percent(record["clean"]), "" if certified is None else percent(certified)]
+            cells = [
+                f"{run.name}, {' and '.join(names)}",
+                str(record["epoch"]),
+                f"{record['loss']:.4g}",
+                *shares,
+                duration(seconds),
+            ]
+            table.rows.append(Row(cells, slot))
+    return table
+
+
+def audit(run: RunData, slot: int) -> Table:
+    table = Table(run.name, ["Layer", "Proved bound", "Orthogonality error", "Proof"])
+    for row in run.certificates["audit"]:
+        error = row["orthogonality_error"]
+        cells = [f"{row['name'].removeprefix('model.')} {row['kind']}", rounded_up(row["lipschitz_bound"])]
+        table.rows.append(Row([*cells, "" if error is None else f"{error:.1e}", f"{row['seconds']:.2f} s"]))
+    total = run.certificates["summary"]["lipschitz_bound"]
+    table.rows.append(Row(["All features, in pixels", rounded_up(total), "", ""], slot, "total"))
+    return table
+
+
+def provenance(runs: list[RunData]) -> Table:
+    """Where each run comes from, side by side."""
+    return _side_by_side("Provenance", runs, [_provenance(run) for run in runs])
+
+
+def settings(runs: list[RunData]) -> Table:
+    """All of them; rows that differ are marked."""
+    table = _side_by_side("Settings", runs, [_flat(run.config.to_dict()) for run in runs])
+    rows = [Row(row.cells, kind="changed" if len(set(row.cells[1:])) > 1 else "") for row in table.rows]
+    return replace(table, rows=rows)
+
+
+def percent(share: float) -> str:
+    return f"{share:.2%}" if math.isfinite(share) else "none"
+
+
+def rounded_up(bound: float, digits: int = 9) -> str:
+    """An upper bound for print: what is shown is never less than what is proved."""
+    if not math.isfinite(bound):
+        return "none"
+    return str(Decimal(bound).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _side_by_side(caption: str, runs: list[RunData], columns: list[dict[str, str]]) -> Table:
+    """One row for each name that any column has."""
+    table = Table(caption, ["", *(run.name for run in runs)], text=True)
+    for name in dict.fromkeys(name for column in columns for name in column):
+        table.rows.append(Row([name, *(column.get(name, "") for column in columns)]))
+    return table
+
+
+def _provenance(run: RunData) -> dict[str, str]:
+    session, certificates = run.session, run.certificates
+    hardware = session["hardware"]
+    return {
+        "Command": session["command"],
+        "Commit": session["commit"] or "not known: an installed package",
+        "Seed": str(run.config.seed),
+        "Started": session["started"].replace("T", " "),
+        "Sessions": str(len(run.environment["sessions"])),
+        "Trained on": f"{hardware['device']}, processes: {hardware['processes']}",
+        "Processor": f"{hardware['processor']}, {hardware['cores']} cores",
+        "Training time": duration(sum(record["seconds"] for record in run.metrics)),
+        "Versions": ", ".join(f"{name} {version}" for name, version in session["versions"].items() if version),
+        "Certified on": f"{len(run):,} {certificates['split']} images, {certificates['device']}",
+        "Evaluation": f"{certificates['evaluation_seconds']:.2f} s for all images, float32, {certificates['device']}",
+        "Model checksum": certificates["checksum"],
+    }
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = f"{value:.6g}" if isinstance(value, float) else _word(value)
+    return found
+
+
+def _word(value: Any) -> str:
+    words = {None: "none", True: "yes", False: "no"}
+    return words[value] if value is None or isinstance(value, bool) else str(value) if value != {} else "none"

@@ -1,0 +1,93 @@
+"""The page in a real browser: Debian's chromium, driven by playwright."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lotnet.data import load, to_unit
+from lotnet.demo.answers import png
+from lotnet.demo.server import LARGEST_UPLOAD, Server
+
+
+@pytest.fixture
+def tab(browser: Any, page: Server) -> Iterator[Any]:
+    """The page, opened; afterwards, no error in its console and no request to anyone else."""
+    complaints: list[str] = []
+    requests: list[str] = []
+    tab = browser.new_page()
+    tab.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(page.address)
+    tab.wait_for_selector("#about:not(:empty)")
+    yield tab
+    tab.close()
+    assert complaints == []
+    assert {url for url in requests if not url.startswith(("data:", page.address))} == set()
+
+
+@pytest.fixture
+def digit(tmp_path: Path) -> Path:
+    path = tmp_path / "digit.png"
+    path.write_bytes(png(to_unit(load("digits").test.images[0])))
+    return path
+
+
+def move(tab: Any, size: float) -> str:
+    """The slider, to `size`; what the page then says."""
+    tab.evaluate(
+        """size => { const slider = document.getElementById("size"); slider.step = "any"; slider.value = size;
+                     slider.dispatchEvent(new Event("input", { bubbles: true })); }""",
+        size,
+    )
+    tab.wait_for_selector("#verdict:not(.busy):not(:empty)")
+    return tab.inner_text("#verdict")
+
+
+def test_upload_see_the_radius_and_attack(tab: Any, digit: Path) -> None:
+    tab.set_input_files("#file", digit)
+    tab.wait_for_selector("#answer:not([hidden])")
+    label, radius = tab.inner_text("#label"), float(tab.inner_text("#radius"))
+    assert label.startswith("[digit ") and radius > 0
+    assert "No change of the pixels" in tab.inner_text("#meaning")
+    assert tab.locator("#shares li").count() == 5
+    for part in (0, 0.5, 0.99):
+        assert f"Still {label}. Inside the radius this is proved" in move(tab, part * radius)
+    tab.evaluate("document.getElementById('size').max = 5")
+    assert f"instead of {label}" in move(tab, 5.0)
+    assert tab.get_attribute("#after", "src") != tab.get_attribute("#before", "src")
+
+
+def test_examples_and_the_slider_by_keyboard(tab: Any) -> None:
+    tab.focus("#file")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.closest('.examples') !== null")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#verdict:not(.busy):not(:empty)")
+    tab.focus("#size")
+    for _ in range(5):
+        tab.keyboard.press("ArrowRight")
+    assert float(tab.inner_text("#size-text")) > 0
+    tab.wait_for_selector("#verdict.proved:not(.busy)")
+
+
+def test_dropping_a_file(tab: Any, digit: Path) -> None:
+    tab.evaluate(
+        """bytes => { const data = new DataTransfer();
+                      data.items.add(new File([new Uint8Array(bytes)], "digit.png"));
+                      document.getElementById("drop").dispatchEvent(
+                        new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true })); }""",
+        list(digit.read_bytes()),
+    )
+    tab.wait_for_selector("#answer:not([hidden])")
+
+
+def test_what_cannot_be_read_is_one_sentence(tab: Any, tmp_path: Path) -> None:
+    large = tmp_path / "large.png"
+    large.write_bytes(bytes(LARGEST_UPLOAD + 1))
+    tab.set_input_files("#file", large)
+    tab.wait_for_selector("#problem:not([hidden])")
+    assert tab.inner_text("#problem") == "The image is larger than 16 MB: scale it down first."
+    assert tab.is_hidden("#answer")

@@ -1,0 +1,142 @@
+"""`lotnet demo`: what the server answers, and what it refuses."""
+
+import io
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import zlib
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from lotnet import FrozenModel
+from lotnet.cli import main
+from lotnet.data import load, to_unit
+from lotnet.demo.answers import amplified, png
+from lotnet.demo.server import LARGEST_UPLOAD, Server, is_loopback
+from lotnet.predict import predict
+
+
+@pytest.fixture(scope="module")
+def digit() -> bytes:
+    return png(to_unit(load("digits").test.images[0]))
+
+
+def request(page: Server, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, dict]:
+    connection = HTTPConnection("127.0.0.1", page.server_address[1], timeout=60)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    response = connection.getresponse()
+    content = response.read()
+    is_json = response.headers["Content-Type"] == "application/json"
+    return response.status, json.loads(content) if is_json else content, dict(response.headers)
+
+
+def test_the_page_and_its_parts_come_from_here_alone(page: Server) -> None:
+    for path, kind in (("/", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript")):
+        status, content, headers = request(page, "GET", path)
+        assert status == 200 and headers["Content-Type"].startswith(kind)
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert b"http://" not in content and b"https://" not in content
+    _, about, _ = request(page, "GET", "/about")
+    assert about["model"] == "small" and len(about["examples"]) == 3
+    status, content, _ = request(page, "GET", about["examples"][0]["path"])
+    assert status == 200 and content.startswith(b"\x89PNG")
+
+
+def test_predict_answers_like_the_function(page: Server, model: FrozenModel, digit: bytes) -> None:
+    status, found, _ = request(page, "POST", "/predict", digit)
+    (expected,) = predict(model, to_unit(load("digits").test.images[:1], torch.float64))
+    assert status == 200
+    assert (found["label"], found["radius"]) == (expected.label, expected.radius)
+    assert float(found["radius_text"]) <= expected.radius
+    assert found["meaning"] == expected.meaning and found["changes"] == []
+
+
+def test_an_attack_fails_within_the_radius_and_succeeds_far_beyond(page: Server, digit: bytes) -> None:
+    _, before, _ = request(page, "POST", "/predict", digit)
+    for part in (0, 0.5, 0.999):
+        _, found, _ = request(page, "POST", f"/attack?size={part * before['radius']}", digit)
+        assert found["held"] and found["proved"] and found["label"] == before["label"]
+        assert found["distance"] <= part * before["radius"]
+    _, found, _ = request(page, "POST", "/attack?size=5", digit)
+    assert not found["held"] and not found["proved"] and found["label"] != before["label"]
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "method", "path", "headers"),
+    [
+        (403, "this is not evil.example", "GET", "/", {"Host": "evil.example"}),
+        (403, "this is not evil.example:80", "POST", "/predict", {"Host": "evil.example:80"}),
+        (403, "other pages", "POST", "/predict", {"Origin": "http://evil.example"}),
+        (403, "other pages", "POST", "/predict", {"Origin": "null"}),
+        (404, "nothing here", "GET", "/../server.py", {}),
+        (404, "nothing here", "GET", "/examples/%2e%2e/page.js", {}),
+        (404, "nothing here", "POST", "/about", {}),
+        (413, "larger than 16 MB", "POST", "/predict", {"Content_Length": str(LARGEST_UPLOAD + 1)}),
+        (411, "how long", "POST", "/predict", {"Content_Length": "many"}),
+        (400, "no image that can be read", "POST", "/predict", {}),
+        (400, "is a number, not 'big'", "POST", "/attack?size=big", {}),
+        (400, "between 0 and 100", "POST", "/attack?size=nan", {}),
+        (400, "between 0 and 100", "POST", "/attack?size=-1", {}),
+    ],
+)
+def test_refusals_are_one_sentence(page: Server, status: int, words: str, method: str, path: str, headers) -> None:
+    body = b"no image" if method == "POST" and "Content_Length" not in headers else None
+    found, content, _ = request(page, method, path, body, **headers)
+    assert found == status and words in content["error"]
+
+
+@pytest.mark.parametrize("side", [9_000, 30_000])  # beyond our limit, and beyond Pillow's
+def test_an_image_bomb_is_refused_before_it_is_decoded(page: Server, digit: bytes, side: int) -> None:
+    header = b"IHDR" + struct.pack(">II", side, side) + digit[24:29]
+    bomb = digit[:12] + header + struct.pack(">I", zlib.crc32(header)) + digit[33:]
+    status, content, _ = request(page, "POST", "/predict", bomb)
+    assert status == 400 and "scale it down" in content["error"]
+
+
+def test_only_plain_image_formats_are_decoded(page: Server) -> None:
+    """Pillow would start Ghostscript for this one."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "EPS")
+    status, content, _ = request(page, "POST", "/predict", buffer.getvalue())
+    assert status == 400 and "use PNG, JPEG" in content["error"]
+
+
+def test_a_port_that_is_taken_is_one_sentence(folder: Path, capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["demo", str(folder), "--port", str(taken.getsockname()[1])]) == 2
+    assert "choose another --port" in capsys.readouterr().err
+    assert main(["demo", str(folder), "--port", "70000"]) == 2
+    assert "0 to 65535" in capsys.readouterr().err
+
+
+def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
+    command = [sys.executable, "-u", "-m", "lotnet.cli", "demo", str(folder), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
+    connection = HTTPConnection("localhost", port, timeout=60)
+    connection.request("GET", "/about")
+    about = json.loads(connection.getresponse().read())
+    assert about["model"] == str(folder) and len(about["examples"]) == 8
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "Stopped.\n", "")
+
+
+def test_other_hosts_are_told_apart() -> None:
+    assert all(is_loopback(host) for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"))
+    assert not any(is_loopback(host) for host in ("0.0.0.0", "192.168.1.5", "demo.example"))
+
+
+def test_no_change_is_grey() -> None:
+    assert torch.equal(amplified(torch.zeros(1, 2, 2)), torch.full((1, 2, 2), 0.5))
+    assert amplified(torch.tensor([-1e-3, 1e-3])).tolist() == [0.0, 1.0]

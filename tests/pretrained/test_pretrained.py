@@ -1,0 +1,189 @@
+"""Models to take away: packed and shipped ones, and folders with a model card."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import lotnet
+from lotnet import FrozenModel, freeze
+from lotnet.certification import certify
+from lotnet.cli import main
+from lotnet.data import load, to_unit
+from lotnet.errors import InputError
+from lotnet.models import Images, LipConvnet, LipResNet18
+from lotnet.pretrained import FOLDER, names, packed
+from lotnet.training.run import Run
+
+LARGEST = 20e6  # bytes of a model that comes with lotnet
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "tiny"
+    tiny = ["--model.channels=4", "--limit=200", "--trainer.epochs=1", "--trainer.batch_size=32"]
+    assert main(["train", *tiny, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def shelf(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of shipped models with one in it, `tiny`."""
+    path = tmp_path_factory.mktemp("shelf")
+    assert main(["pack", str(run), "--out", str(path / "tiny"), "--limit", "40"]) == 0
+    return path
+
+
+@pytest.fixture
+def shipped(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("lotnet.pretrained.FOLDER", shelf)
+    monkeypatch.chdir(tmp_path)
+    return shelf
+
+
+def test_kernels_are_stored_in_half_precision_and_nothing_else_is(run: Path, shelf: Path) -> None:
+    stored, trained = packed.read(shelf / "tiny").tensors, Run.open(run).best_model().state_dict()
+    assert stored.keys() == trained.keys()
+    for name, tensor in stored.items():
+        is_kernel = name.endswith("weight")
+        assert tensor.dtype == (torch.float16 if is_kernel else torch.float32)
+        assert torch.equal(tensor, trained[name].half() if is_kernel else trained[name])
+
+
+def test_a_shipped_model_is_the_same_to_the_last_bit_every_time(shipped: Path) -> None:
+    images = to_unit(load("digits").test.images[:5], torch.float64)
+    before = torch.get_rng_state()
+    first, second, third = lotnet.load("tiny"), lotnet.load("tiny"), lotnet.from_pretrained(shipped / "tiny")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first.checksum() == second.checksum() == third.checksum()
+    radii = [certify(model, images).radii["float"] for model in (first, second)]
+    assert torch.equal(*radii) and radii[0].max() > 0
+    lotnet.save_pretrained(first, "saved")
+    assert torch.equal(certify(lotnet.from_pretrained("saved"), images).radii["float"], radii[0])
+
+
+def test_its_row_is_reproduced_by_its_name(shipped: Path, capsys) -> None:
+    assert main(["certify", "tiny", "--limit", "40", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    row = json.loads((shipped / "tiny" / "packed.json").read_text())["result"]
+    assert row["images"] == 40
+    assert row == {key: found["summary"][key] for key in row}
+    assert Path("runs/tiny/certificates.json").is_file()  # beside the work, not in the package
+    assert sorted(file.name for file in (shipped / "tiny").iterdir()) == ["kernels.safetensors", "packed.json"]
+
+
+def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) -> None:
+    Image.fromarray(load("digits").test.images[0, 0].numpy()).save("digit.png")
+    monkeypatch.setattr("lotnet.commands.opening.load", None)  # the data sets'
+    assert main(["predict", "tiny", "digit.png", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["images"]
+    assert answer["radius"] >= 0
+    assert not Path("runs").exists()
+
+
+def test_an_unknown_name_is_one_sentence_with_the_names(shipped: Path, capsys) -> None:
+    with pytest.raises(InputError, match="no model tinny comes with lotnet: choose one of tiny, or"):
+        lotnet.load("tinny")
+    assert main(["certify", "tinny"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "(tiny)" in said and "lotnet train --out tinny" in said
+
+
+def test_models_that_come_with_lotnet() -> None:
+    """Small, whole, certified on all test images, and made of nothing that only one machine has."""
+    for name in names():
+        assert sum(file.stat().st_size for file in (FOLDER / name).iterdir()) <= LARGEST
+        stored = packed.read(FOLDER / name)
+        assert stored.result is not None and stored.result["images"] >= 1000
+        assert len(stored.classes) == stored.images.classes
+        assert not re.search(r"/work/|/home/|/root/|/tmp/", (FOLDER / name / packed.SETTINGS).read_text())
+
+
+@pytest.mark.parametrize("config", [LipResNet18(channels=2), LipConvnet(channels=4, parametrization="soc", head="lln")])
+def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    images = Images(1, 8, 8, 3, (0.3,), 0.37)
+    network = config.build(images).eval()
+    packed.pack(network, config, images, ("a", "b", "c"), "digits", {}).write(tmp_path)
+    model = lotnet.from_pretrained(tmp_path)
+    batch = torch.rand(2, 1, 8, 8)
+    assert torch.allclose(model(batch), freeze(network, 8)(batch), atol=0.02)
+    assert model.settings["classes"] == ["a", "b", "c"]
+
+
+def test_what_is_damaged_or_too_new_is_refused(shelf: Path, tmp_path: Path) -> None:
+    def copy(name: str, content: bytes) -> Path:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for file in (shelf / "tiny").iterdir():
+            (folder / file.name).write_bytes(content if file.name == name else file.read_bytes())
+        return folder
+
+    settings = json.loads((shelf / "tiny" / "packed.json").read_text())
+    kernels = bytearray((shelf / "tiny" / "kernels.safetensors").read_bytes())
+    kernels[-1] ^= 1
+    damaged = {
+        "kernels.safetensors": [bytes(kernels), b""],
+        "packed.json": [b"{", b"[]", *(json.dumps(settings | change).encode() for change in _CHANGES)],
+    }
+    for name, contents in damaged.items():
+        for content in contents:
+            with pytest.raises(InputError, match="damaged"):
+                lotnet.from_pretrained(copy(name, content))
+    with pytest.raises(InputError, match="has format 99"):
+        lotnet.from_pretrained(copy("packed.json", json.dumps(settings | {"format": 99}).encode()))
+    with pytest.raises(InputError, match="holds no frozen model"):
+        lotnet.from_pretrained(tmp_path)
+
+
+_CHANGES = [{"model": {"kind": "vgg"}}, {"model": {}}, {"images": None}, {"classes": 3}, {"sha256": ""}]
+
+
+def test_kernels_that_float16_cannot_hold_are_refused() -> None:
+    config, images = LipConvnet(channels=4), Images(1, 8, 8, 3, (0.3,), 0.37)
+    network = config.build(images)
+    with torch.no_grad():
+        next(p for name, p in network.named_parameters() if name.endswith("weight")).fill_(1e6)
+    with pytest.raises(InputError, match="beyond 65504"):
+        packed.pack(network, config, images, ("a", "b", "c"), "digits", {})
+
+
+def test_pack_replaces_nothing_but_a_packed_model(run: Path, tmp_path: Path, capsys) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for out in (tmp_path, tmp_path / "thesis.tex"):
+        assert main(["pack", str(run), "--out", str(out), "--limit", "5"]) == 2
+        assert "is not a packed model: choose another --out" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_certify_writes_the_card_of_a_run(run: Path, capsys) -> None:
+    assert main(["certify", str(run), "--limit", "30"]) == 0
+    card = (run / "model" / "README.md").read_text()
+    summary = json.loads((run / "certificates.json").read_text())["summary"]
+    assert "\n# tiny\n" in card  # the run's name
+    assert card.startswith("---\nlibrary_name: lotnet\n") and "\ndatasets:\n- digits\n" in card
+    assert "30 images of the test split of digits" in card
+    row = next(line for line in card.splitlines() if line.startswith("| claim B"))
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == [
+        *(f"{share:.2%}" for share in summary["certified"]["float"]),
+        f"{summary['mean_radius']['float']:.4f}",
+    ]
+    assert "at 36/255" in card and FrozenModel.load(run / "model").checksum() in card
+    # What the card says of loading is true.
+    (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    space: dict = {}
+    exec(block.replace('"tiny"', repr(str(run / "model"))), space)
+    assert space["model"].settings["classes"] == list("0123456789")
+
+
+def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: Path, run: Path) -> None:
+    lotnet.save_pretrained(model, folder)
+    assert "without certificates" in (folder / "README.md").read_text()
+    main(["certify", str(run), "--limit", "5"])
+    with pytest.raises(InputError, match="of another model"):
+        lotnet.save_pretrained(model, folder, run / "certificates.json")
+    with pytest.raises(InputError, match="holds no certificates"):
+        lotnet.save_pretrained(model, folder, run / "config.yaml")

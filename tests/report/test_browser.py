@@ -1,0 +1,214 @@
+"""The report in a real browser, opened from a file."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_up_runs import NAMES, add_attacks, certified_share, made_up_data, made_up_run, read
+
+from lotnet.report import collect, render
+
+api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright, in the extra `dev`")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: `apt-get install chromium`")
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+class Made:
+    """Two runs on the same 10,000 noise images of CIFAR's size, and their page."""
+
+    def __init__(self, folder: Path) -> None:
+        test = made_up_data(folder / "data", images=10_000, side=32)
+        settings = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
+        self.runs = [
+            made_up_run(folder / HOSTILE, test.labels, **settings),
+            made_up_run(
+                folder / "second", test.labels, seed=1, scale=0.6, model={"kind": "lipconvnet", "channels": 64}
+            ),
+        ]
+        right = [i["index"] for i in read(self.runs[0])["images"] if i["prediction"] == i["label"]]
+        add_attacks(self.runs[0], test, right[:5])
+        self.page = folder / "report.html"
+        self.page.write_text(render(collect(self.runs), test, 36 / 255))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, made: Made) -> Iterator:
+    """A wide window with the page open. Whatever it does, it logs no error and asks for nothing."""
+    yield from opened(browser, made, width=1200)
+
+
+@pytest.fixture
+def phone(browser, made: Made) -> Iterator:
+    yield from opened(browser, made, width=390)
+
+
+def opened(browser, made: Made, width: int) -> Iterator:
+    page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme="light")
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("dialog", lambda dialog: trouble.append(dialog.message))
+    page.on("request", lambda request: trouble.append(request.url[:80]) if foreign(request.url, made) else None)
+    page.set_default_timeout(5000)
+    page.goto(made.page.as_uri())
+    yield page
+    page.close()
+    assert trouble == []
+
+
+def foreign(url: str, made: Made) -> bool:
+    return not url.startswith("data:") and url.split("#")[0] != made.page.as_uri()
+
+
+def shares(page) -> list[str]:
+    return page.locator("[data-certified]").all_inner_texts()
+
+
+def expected(made: Made, radius: float) -> list[str]:
+    return [f"{certified_share(run, radius):.2%}" for run in made.runs]
+
+
+def visible_cards(page):
+    return page.locator(".card:visible")
+
+
+def test_the_slider_moves_every_number(page, made: Made) -> None:
+    assert shares(page) == expected(made, 36 / 255)  # where both runs have a tie
+    for steps in (0, 36, 100, 211):
+        page.locator("#radius").fill(str(steps))
+        assert shares(page) == expected(made, steps / 255)
+        name = f"{steps}/255" if steps else "0"
+        assert page.locator("#radius-text").inner_text() == f"{name} = {steps / 255:.4f}"
+        assert page.locator("#classes h2").inner_text() == f"Classes at {name}"
+        for label in (0, 9):
+            share = f"{100 * certified_share(made.runs[1], steps / 255, label):.1f}%"
+            assert page.locator(f'[data-class="1-{label}"]').inner_text() == share
+    assert "Certified at 211/255: " in page.wait_for_selector("#said:not(:empty)", state="attached").inner_text()
+    page.get_by_role("button", name="72/255").click()
+    assert shares(page) == expected(made, 72 / 255)
+
+
+def test_the_curve_is_read_and_set_with_the_pointer(page, made: Made) -> None:
+    area = page.locator("[data-chart=curve] .area")
+    area.hover(position={"x": 200, "y": 50})
+    title, *rows = page.locator("[data-chart=curve] .readout").inner_text().split("\n")
+    steps = int(title.split("/")[0])
+    assert [share for share in rows if share.endswith("%")] == expected(made, steps / 255)
+    area.click(position={"x": 200, "y": 50})
+    assert page.locator("#radius").input_value() == str(steps)
+    page.locator("[data-chart=loss] .area").hover(position={"x": 1, "y": 50})
+    assert "epoch 1" in page.locator("[data-chart=loss] .readout").inner_text()
+
+
+def test_the_gallery_is_filtered_by_kind_class_and_run(page, made: Made) -> None:
+    assert visible_cards(page).count() == 12
+    for label, name in ((3, "cat"), (8, "ship")):
+        page.locator("select[name=label]").select_option(name)
+        assert {card.get_attribute("data-label") for card in visible_cards(page).all()} == {str(label)}
+    page.get_by_text("Mistakes", exact=True).click()
+    assert visible_cards(page).count() > 0
+    assert all(f"is {NAMES[8]}" in text for text in visible_cards(page).all_inner_texts())
+    page.locator("select[name=label]").select_option("All")
+    page.get_by_text("Attacked", exact=True).click()
+    assert visible_cards(page).count() == 5
+    assert visible_cards(page).first.locator("img").count() == 2
+    page.locator("select[name=run]").select_option("second")
+    assert visible_cards(page).count() == 0
+    assert page.locator("#found").inner_text() == "No image of this kind and class is on this page."
+    page.get_by_text("Least robust", exact=True).click()
+    images = [i for i in read(made.runs[1])["images"] if i["prediction"] == i["label"]]
+    least = min(i["radius_float"] for i in images)
+    assert f"radius {least:.4f}"[:12] in visible_cards(page).first.inner_text()
+    assert page.evaluate("[...document.images].every((image) => image.alt && image.complete && image.naturalWidth)")
+
+
+def test_two_runs_are_compared_and_their_names_are_only_text(page) -> None:
+    headings = page.locator(".run-name").all_inner_texts()
+    assert headings == [HOSTILE, "second"]
+    assert page.locator("[data-chart=curve] path.line").count() == 2 + 2  # and in the legend
+    assert page.locator("#numbers tr.paper").count() == 1
+    assert page.locator("#classes tbody").first.locator("tr").count() == 2
+
+
+def test_dark_follows_the_system_and_the_button(page) -> None:
+    def background() -> str:
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light = background()
+    page.emulate_media(color_scheme="dark")
+    dark = background()
+    assert light != dark
+    toggle = page.get_by_role("button", name="Dark")
+    assert toggle.get_attribute("aria-pressed") == "true"
+    toggle.click()
+    assert background() == light and toggle.get_attribute("aria-pressed") == "false"
+    page.emulate_media(color_scheme="light")
+    toggle.click()
+    assert background() == dark
+
+
+def test_everything_is_reached_with_the_keyboard(page, made: Made) -> None:
+    reached = []
+    while "run" not in reached and "body" not in reached:
+        page.keyboard.press("Tab")
+        about = page.evaluate(
+            "(() => { const e = document.activeElement; return [e.id || e.name || e.className || e.localName,"
+            " getComputedStyle(e).outlineStyle, getComputedStyle(e.nextElementSibling ?? e).outlineStyle] })()"
+        )
+        reached.append(about[0])
+        assert about[1] != "none" or about[2] != "none", f"{about[0]} does not show that it has the focus"
+        if about[0] == "radius":
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("ArrowRight")
+            assert shares(page) == expected(made, 38 / 255)
+        if about[0] == "kind":
+            page.keyboard.press("ArrowRight")
+            assert "smallest certified radii" in page.locator("#found").inner_text()
+    assert {"skip", "theme", "radius", "kind", "label", "run", "scroll"} <= set(reached)
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(phone, made: Made) -> None:
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    phone.get_by_text("Attacked", exact=True).click()
+    for details in phone.locator("summary").all():
+        details.click()
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_ten_thousand_certificates_fit_in_three_megabytes(made: Made) -> None:
+    assert made.page.stat().st_size < 3_000_000
+
+
+def test_the_page_reads_without_a_script(browser, made: Made) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(made.page.as_uri())
+    assert page.locator("[data-certified]").all_inner_texts() == expected(made, 36 / 255)
+    assert page.locator("#radius").is_hidden() and page.locator("#filters").is_hidden()
+    assert page.locator(".shelf:visible").count() == 2 * 4
+    context.close()

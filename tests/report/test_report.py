@@ -1,0 +1,199 @@
+"""`lotnet report`: what the page says without a browser, and what it refuses."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_runs import NAMES, RADII, add_attacks, certified_share, made_up_data, made_up_run, read
+
+from lotnet.cli import main
+from lotnet.data import Split
+from lotnet.report import collect, render
+from lotnet.report.chart import chart, tick_step
+from lotnet.report.gallery import gallery
+from lotnet.training.run import limited_places
+
+PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
+
+
+@pytest.fixture
+def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Split:
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "data"))
+    return made_up_data(tmp_path / "data")
+
+
+class Cells(HTMLParser):
+    """The text of every table cell, row by row."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.inside = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self.inside:
+            self.rows[-1][-1] += data.strip()
+
+
+def row(page: str, name: str) -> list[str]:
+    return next(cells for cells in Cells(page).rows if cells and cells[0] == name)
+
+
+def test_the_tables_hold_the_numbers_without_a_script(test_images: Split, tmp_path: Path, capsys) -> None:
+    run = made_up_run(tmp_path / "mine", test_images.labels, **PAPER)
+    add_attacks(run, test_images, [1, 2])
+    assert main(["report", str(run), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    page = (run / "report.html").read_text()
+    assert said == {"written": str(run / "report.html"), "bytes": len(page.encode()), "images": True}
+    shares = [certified_share(run, radius) for radius in (-1, *RADII)]
+    assert row(page, "mine")[1:5] == [f"{share:.2%}" for share in shares]
+    assert row(page, "Paper: LipConvnet-5, LOT")[1:5] == ["76.34%", "62.07%", "47.52%", "33.99%"]
+    assert row(page, "Difference, points")[1] == f"{100 * shares[0] - 76.34:+.2f}"
+    for label, name in enumerate(NAMES):
+        mine = [f"{100 * certified_share(run, radius, label):.1f}%" for radius in (36 / 255, -1)]
+        assert row(page, name)[2:] == mine
+    assert row(page, "1 Kernel") == ["1 Kernel", "1.000000000", "2.0e-06", "1.20 s"]
+    assert row(page, "mine, best and last")[1] == "5"
+    assert row(page, "Commit")[1] == "c0ffee" and row(page, "Command")[1] == "lotnet train --seed 0"
+    assert row(page, "loss.kind")[1] == "creg"
+    assert "60.00% at 36/255" in page and str(tmp_path) not in page
+
+
+def test_several_runs_stand_side_by_side(test_images: Split, tmp_path: Path) -> None:
+    one = made_up_run(tmp_path / "a" / "run", test_images.labels)
+    other = made_up_run(tmp_path / "b" / "run", test_images.labels[limited_places(300, 120)], seed=1)
+    assert main(["report", str(one), str(other), "--out", str(tmp_path / "both.html")]) == 0
+    page = (tmp_path / "both.html").read_text()
+    for run in (one, other):  # of one name: told apart by their paths
+        assert row(page, str(run))[2] == f"{certified_share(run, 36 / 255):.2%}"
+    assert "different numbers of images" in page
+    assert row(page, "seed")[1:] == ["0", "1"] and '<tr class="changed"><th scope="row">seed</th>' in page
+
+
+def test_the_gallery_shows_extremes_mistakes_and_neighbours(test_images: Split, tmp_path: Path) -> None:
+    path = made_up_run(tmp_path / "run", test_images.labels[limited_places(300, 200)])
+    add_attacks(path, test_images, [5])
+    places = limited_places(300, 200).numpy()
+    (run,) = collect([path])
+    cards = gallery(run, test_images, 1)
+    held = np.where(run.right, run.radii, -1)
+    assert [card.index for card in cards["most"] if card.top] == places[np.argsort(-held)[:12]].tolist()
+    assert {card.label for card in cards["least"]} == set(range(10))
+    assert [card.radius for card in cards["least"]] == sorted(card.radius for card in cards["least"])
+    assert all(card.predicted != card.true for card in cards["mistakes"])
+    assert 12 < len(cards["most"]) <= 12 + 60
+    # The attack counted all 300 images: its number 5 is another one among the 200, or none.
+    assert [card.index for card in cards["attacked"]] == [5] * (5 in places)
+    add_attacks(path, test_images.select(slice(1, None)), [5], limit=300)  # not the image at that place
+    assert gallery(collect([path])[0], test_images, 1)["attacked"] == []
+
+
+def test_without_its_data_the_page_is_made_without_images(
+    test_images: Split, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    run = made_up_run(tmp_path / "run", test_images.labels)
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "nowhere"))
+    assert main(["report", str(run)]) == 0
+    assert "lotnet data prepare cifar10" in capsys.readouterr().out
+    page = (run / "report.html").read_text()
+    assert "No images here: cifar10" in page and "<img" not in page and str(tmp_path) not in page
+
+
+def test_the_page_asks_for_nothing_and_runs_one_script(test_images: Split, tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", test_images.labels)
+    name = "</script><script>alert(1)</script>"
+    environment = read(run, "environment.json")
+    environment["classes"][0] = name
+    (run / "environment.json").write_text(json.dumps(environment))
+    page = render(collect([run]), test_images, 36 / 255)
+    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+    assert len(re.findall("<script", page)) == 2 and "default-src 'none'" in page.replace("&#39;", "'")
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
+
+
+def test_a_training_that_diverged_is_drawn_as_far_as_it_goes(test_images: Split, tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", test_images.labels)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    records[2]["loss"] = math.nan
+    records[3]["loss"] = math.inf
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    page = render(collect([run]), None, 0.0)
+    data = re.search(r'id="data">(.*?)</script>', page)
+    assert data is not None and "NaN" not in data[1] and "Infinity" not in data[1]
+    values = [y for _, y in json.loads(data[1])["charts"]["loss"]["lines"][0]["points"]]
+    assert values == [2.0, 1.0, None, None, 0.4]
+
+
+def test_ticks_are_round_numbers() -> None:
+    assert [tick_step(span) for span in (1, 0.9, 4.1, 37, 1e-3)] == [0.2, 0.2, 1, 10, pytest.approx(2e-4)]
+    made = chart("k", "t", "x", [(0, "a", [(0, 0.0), (1, 0.73)])], x_range=(0, 1), percent=True)
+    assert [tick.text for tick in made.y_ticks] == ["0%", "20%", "40%", "60%", "80%"]
+    assert made.lines[0].path == "M0 1000L1000 87.5"
+    flat = chart("k", "t", "x", [(0, "a", [(1, 3.0), (2, 3.0)])], x_range=(0, 2), percent=False)
+    assert flat.y_range[0] <= 3 < flat.y_range[1]
+
+
+def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -> None:
+    def sentence(*arguments: object) -> str:
+        assert main(["report", *map(str, arguments)]) == 2
+        said = capsys.readouterr().err.strip()
+        assert said.startswith("lotnet: ") and "\n" not in said
+        return said
+
+    run = made_up_run(tmp_path / "run", test_images.labels)
+    other = made_up_run(tmp_path / "other", test_images.labels, seed=1)
+    assert "lotnet train" in sentence(tmp_path / "nothing")
+    assert "twice" in sentence(run, run)
+    assert "36/255" in sentence(run, "--radius", "far")
+    assert "choose one below" in sentence(run, "--radius", "1e9")
+    assert "is a folder" in sentence(run, "--out", tmp_path)
+    assert "cannot write" in sentence(run, "--out", tmp_path / "no" / "where.html")
+    certificates = read(other)
+    (other / "certificates.json").write_text(json.dumps(certificates | {"split": "train"}))
+    assert "make a page for each" in sentence(run, other)
+    (other / "certificates.json").write_text(json.dumps(certificates))
+    environment = read(other, "environment.json")
+    larger = environment | {"images": {"channels": 3, "height": 16, "width": 16}}
+    (other / "environment.json").write_text(json.dumps(larger))
+    assert "3 x 16 x 16" in sentence(run, other)
+    (other / "environment.json").write_text(json.dumps(environment))
+    for broken in ({"format": 9}, {"images": []}, {"summary": {}}, {"audit": [{}]}, {"checksum": None}):
+        (other / "certificates.json").write_text(json.dumps(certificates | broken))
+        assert f"make it again with `lotnet certify {other}`" in sentence(other)
+    certificates["images"][0]["label"] = 10
+    (other / "certificates.json").write_text(json.dumps(certificates))
+    assert "classes that the run has not" in sentence(other)
+    (other / "certificates.json").unlink()
+    assert f"`lotnet certify {other}`" in sentence(other)
+    (run / "attacks.json").write_text("{")
+    assert f"`lotnet attack {run}`" in sentence(run)
+    add_attacks(run, test_images, [1])
+    (run / "attacks.json").write_text(json.dumps(read(run, "attacks.json") | {"checksum": "another"}))
+    assert "another model" in sentence(run)
+    (run / "attacks.json").unlink()
+    (run / "metrics.jsonl").write_text('{"epoch": 1}\n')
+    assert "metrics.jsonl is damaged" in sentence(run)
+    (run / "environment.json").write_text("[]")
+    assert "environment.json" in sentence(run)
+
+
+def test_certificates_of_other_images_are_refused(test_images: Split, tmp_path: Path, capsys) -> None:
+    run = made_up_run(tmp_path / "run", test_images.labels.flip(0))
+    assert main(["report", str(run)]) == 2
+    assert "other images than its data" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Every command in README.md, docs/, results/ and CHANGELOG.md is run, or read by the parser that would run it.
+
+A command in a console, sh or bash block is run as written, in one folder for each page, but with a small budget and
+unless it asks for something that this machine may not have. All others are read: verbs, options and their values must
+exist. A command that the test does not know is a failure, not something to pass over.
+"""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lotnet.cli import VERBS, main
+from lotnet.parser import Parser
+from pages import PAGES, RECORDS, ROOT, Command, commands
+
+BUDGETS: dict[str, tuple[str, ...]] = {
+    "train": ("--trainer.epochs=1", "--limit=100", "--model.channels=4"),
+    "selftrain": ("--trainer.epochs=1", "--teacher_epochs=1", "--limit=500", "--model.channels=4"),
+    "certify": ("--limit=20",),
+    "attack": ("--limit=5", "--steps=2"),
+    "pack": ("--limit=20",),
+}
+"""Appended to a command that is run, unless the page's own words are there."""
+
+ELSEWHERE = re.compile(r"cifar|tiny-imagenet|PATH|DIR|RUN|NAME|cuda|photo|onnx|--autoattack|folder:|torchrun")
+"""What names data, files, devices or extras that may not be here: such commands are read only."""
+
+ENDLESS = {"demo"}
+"""Verbs that wait for people."""
+
+OTHERS = {"find"}
+"""Programs that are nobody's here."""
+
+
+class ReadError(Exception):
+    """Raised in the place of the work, once the arguments are read."""
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Parser.read
+
+    def read(parser: Parser, arguments: list[str]) -> None:
+        real(parser, arguments)
+        raise ReadError
+
+    monkeypatch.setattr(Parser, "read", read)
+
+
+def is_run(command: Command) -> bool:
+    words = command.words
+    return command.shown and words[0] == "lotnet" and words[1] not in ENDLESS and not ELSEWHERE.search(str(command))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in filter(is_run, commands(page)):
+        verb, *words = command.words[1:]
+        given = {word.split("=")[0] for word in words}
+        budget = [option for option in BUDGETS.get(verb, ()) if option.split("=")[0] not in given]
+        if "--resume" in given or "--print-model" in given:
+            budget = []
+        code = main([verb, *words, *budget])
+        assert code == 0, f"{page.name}, line {command.line}: {command}\n{capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_exist(page: Path, reading: None, capsys) -> None:
+    wrong = []
+    for command in commands(page):
+        check = CHECKS.get(command.words[0])
+        problem = check(command, capsys) if check else "" if command.words[0] in OTHERS else "unknown to this test"
+        if problem:
+            wrong.append(f"{page.name}, line {command.line}: {command}: {problem}")
+    assert wrong == []
+
+
+def check_lotnet(command: Command, capsys: Any) -> str:
+    verb, *words = ["train" if word == "VERB" else word for word in command.words[1:]] or [""]
+    if verb.startswith("--"):
+        return "" if verb in ("--help", "--version") else "no such option"
+    if verb not in VERBS:
+        return "no such verb"
+    if not words and not command.shown:
+        return ""  # the verb is spoken of
+    try:
+        code = main([verb, *words])
+    except ReadError:
+        return ""
+    except SystemExit as ended:  # --help
+        code = ended.code
+    said = capsys.readouterr().err
+    if not command.shown and words[-1].startswith("--") and "expected one argument" in said:
+        return ""  # an option is spoken of, without a value
+    return "" if code == 0 else said
+
+
+def check_make(command: Command, _: Any) -> str:
+    makefile = (ROOT / "Makefile").read_text()
+    missing = [
+        word
+        for word in command.words[1:]
+        if not re.search(rf"^{re.escape(word.split('=')[0])}\b.*{'=' if '=' in word else ':'}", makefile, re.MULTILINE)
+    ]
+    return f"the Makefile has no {', '.join(missing)}" if missing else ""
+
+
+def check_python(command: Command, _: Any) -> str:
+    first, *words = command.words[1:]
+    if first == "-m":
+        return "" if importlib.util.find_spec(words[0]) else f"no module {words[0]}"
+    if not (ROOT / first).is_file():
+        return f"no file {first}"
+    options = [word.split("=")[0] for word in words if word.startswith("--")]
+    missing = [option for option in options if f'"{option}"' not in (ROOT / first).read_text()]
+    return f"{first} has no {', '.join(missing)}" if missing else ""
+
+
+def check_pip(command: Command, _: Any) -> str:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = re.findall(r"\[([\w,]+)\]", str(command))
+    missing = [extra for group in asked for extra in group.split(",") if extra not in extras]
+    return f"there is no extra {', '.join(missing)}" if missing else ""
+
+
+def check_torchrun(command: Command, capsys: Any) -> str:
+    words = command.words
+    if "-m" not in words or words[words.index("-m") + 1] != "lotnet.cli":
+        return "it does not start lotnet.cli"
+    return check_lotnet(Command(("lotnet", *words[words.index("-m") + 2 :]), command.line, True), capsys)
+
+
+CHECKS = {
+    "lotnet": check_lotnet,
+    "make": check_make,
+    "python": check_python,
+    "pip": check_pip,
+    "torchrun": check_torchrun,
+}
+
+
+def test_the_test_finds_commands_and_what_is_wrong_with_them(tmp_path: Path, reading: None, capsys) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Type `lotnet cerify RUN` or\n`python benchmarks/none.py`, never `lotnet.linalg`.\n\n"
+        "```sh\n# a comment\nOMP_NUM_THREADS=1 lotnet train --model.dept 5 \\\n  --limit 3 | rm\n```\n\n"
+        "    make nothing\n\n"
+        "```console\n$ pip install 'lotnet[wings]' && lotnet paper\nlotnet output\n```\n"
+    )
+    found = commands(page)
+    assert [str(command) for command in found] == [
+        "lotnet cerify RUN",
+        "python benchmarks/none.py",
+        "lotnet train --model.dept 5 --limit 3",
+        "rm",
+        "make nothing",
+        "pip install 'lotnet[wings]'",
+        "lotnet paper",
+    ]
+    assert [command.line for command in found] == [1, 2, 6, 6, 10, 13, 13]
+    problems = [CHECKS[c.words[0]](c, capsys) if c.words[0] in CHECKS else "unknown" for c in found]
+    expected = ["no such verb", "no file", "did you mean --model.depth", "unknown", "no nothing", "no extra wings", ""]
+    assert all(words in problem for words, problem in zip(expected, problems, strict=True)), problems
+    assert problems[-1] == "" and [is_run(c) for c in found] == [False, False, True, False, False, False, True]

@@ -1,0 +1,96 @@
+"""Manners of the library: documented names with examples that run, types, and extras that say how to get them."""
+
+import doctest
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import lotnet
+from lotnet.cli import main
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", lotnet.__all__)
+def test_public_names_have_examples_that_run(name: str) -> None:
+    item = getattr(lotnet, name)
+    assert item.__doc__, f"lotnet.{name} has no docstring"
+    module = sys.modules[item.__module__]
+    (test,) = doctest.DocTestFinder(recurse=False).find(item, name, module, vars(module) | vars(lotnet))
+    assert test.examples, f"lotnet.{name} has no example"
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
+
+
+def test_types_travel_with_the_package() -> None:
+    assert Path(lotnet.__file__).with_name("py.typed").is_file()
+
+
+def extras() -> dict[str, list[str]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return settings["project"]["optional-dependencies"]
+
+
+def modules(extra: str) -> list[str]:
+    """What the packages of an extra are imported as."""
+    packages = [re.split(r"[<>=;\[ ]", entry)[0] for entry in extras()[extra]]
+    return [IMPORTED_AS.get(package, package.replace("-", "_")) for package in packages]
+
+
+IMPORTED_AS = {"python-flint": "flint", "vl-convert-python": "vl_convert"}
+
+SAID: dict[str, list[str]] = {
+    "attacks": ["attack", "MODEL", "--limit", "40", "--steps", "1", "--autoattack"],
+    "export": ["export", "MODEL", "--to", "onnx"],
+}
+"""Extra: a command that needs it, and says so in one sentence."""
+
+DONE_WITHOUT = {
+    "bench": "pictures are left out with a sentence, tests/test_analysis.py",
+    "track": "nothing but the curves for TensorBoard is left out, see below",
+    "rigor": "only an oracle of tests/falsification",
+    "report": "tests/report",
+    "dev": "for those who work on lotnet",
+}
+"""Extra: why no command ends without it, or where that is tested."""
+
+
+def test_every_extra_is_accounted_for() -> None:
+    assert extras().keys() <= SAID.keys() | DONE_WITHOUT.keys()
+
+
+@pytest.mark.parametrize("extra", SAID)
+def test_a_missing_extra_is_one_sentence_that_names_it(extra: str, folder: Path, monkeypatch, capsys) -> None:
+    for module in modules(extra):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert main([str(folder) if word == "MODEL" else word for word in SAID[extra]]) == 2
+    said = capsys.readouterr().err
+    assert f"pip install lotnet[{extra}]" in said and said.count("\n") == 1
+
+
+def test_training_goes_on_without_tensorboard(tmp_path: Path, monkeypatch) -> None:
+    for module in ("tensorboard", "torch.utils.tensorboard"):
+        monkeypatch.setitem(sys.modules, module, None)
+    tiny = ["--model.channels=4", "--limit=64", "--trainer.batch_size=32", "--trainer.epochs=1"]
+    assert main(["train", *tiny, "--out", str(tmp_path / "run")]) == 0
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_import_loads_no_extra_and_no_command() -> None:
+    """Every extra's packages, and what only the command line needs, stay out of `import lotnet`."""
+    wanted = {"torch", "numpy", "safetensors", "triton"}
+    heavy = {"lightning_fabric", "jsonargparse", "rich", "PIL", "jinja2", "yaml", "http.server", "sqlite3"}
+    unwanted = sorted((heavy | {module for extra in extras() for module in modules(extra)}) - wanted)
+    program = f"import sys, lotnet, lotnet.certification; print([name for name in {unwanted} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_every_extra_is_pinned() -> None:
+    """`make test` installs with these pins: what they leave out could change from one day to the next."""
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    asked = {re.split(r"[<>=;\[ ]", entry)[0].lower() for entries in extras().values() for entry in entries}
+    assert asked - pinned == set()
