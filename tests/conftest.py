@@ -1,5 +1,6 @@
 """Shared by every test."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ import torch
 from torch import nn
 
 from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported, whoever does that
 
 # The tests use small matrices, often several processes at a time: more threads would only wait for each other.
 torch.set_num_threads(1)

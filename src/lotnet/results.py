@@ -137,12 +137,12 @@ def row_like(config: RunConfig, table: str = "sup") -> Row | None:
     return None
 
 
-def markdown(results: list[Result]) -> str:
-    """results/README.md: ours, the paper's and the difference, and the rows that nobody has run here."""
+def markdown(results: list[Result], findings: str = "") -> str:
+    """results/README.md: ours, the paper's and the difference, what was found out, and the rows nobody has run here."""
     lines = [
         "# Measured results",
         "",
-        "Made by `lotnet record`; do not edit. Percentages of all test images, certified in float64 by claim B",
+        "Made by `lotnet record` (and findings.md); do not edit. Percentages of all test images, certified in float64 by claim B",
         "(docs/certificates.md); the best epoch was chosen on validation images, 5 % of the training set, which were",
         "not trained on.",
         "",
@@ -165,6 +165,7 @@ def markdown(results: list[Result]) -> str:
             )
     lines += ["", "Commands that repeat them:", ""]
     lines += [f"    {result.command}" for result in results]
+    lines += ["", findings.strip()] if findings else []
     missing = [row for row in rows() if row.table in ("sup", "sup-crhh", "sup-resnet18") and row not in measured]
     lines += [
         "",

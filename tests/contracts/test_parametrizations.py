@@ -165,7 +165,7 @@ def test_a_layer_starts_at_the_identity_if_the_channels_are_equal(name: str) -> 
         if name == "soc":  # starts at random: see its docstring
             assert (layer(x) - x).norm() > 0.1 * x.norm()
         else:
-            assert torch.allclose(layer(x), x, atol=1e-5)
+            assert torch.allclose(layer(x), x, atol=1e-4)
 
 
 @names

@@ -1,10 +1,5 @@
-"""Imported before Triton kernels are: where there is no GPU they run under Triton's interpreter, or not at all."""
-
-import os
+"""Imported by tests of Triton kernels, which run under its interpreter where there is no GPU (see conftest.py)."""
 
 import pytest
-import torch
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 pytest.importorskip("triton", reason="Triton is not installed here")

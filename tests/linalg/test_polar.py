@@ -226,6 +226,23 @@ def test_scaling_changes_only_the_rounding(dtype: torch.dtype, shape: tuple[int,
             assert error <= 10 * UNIT[dtype] * condition
 
 
+@pytest.mark.parametrize("frozen", (False, True))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+@pytest.mark.parametrize("noise", (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0))
+def test_scaling_changes_only_the_rounding_near_the_identity(noise: float, dtype: torch.dtype, frozen: bool) -> None:
+    """Where the condition number forgives least."""
+    for channels, geometry in ((c, Geometry(c, c, 3, 4, 4, p)) for c in (2, 8, 16) for p in ("zeros", "circular")):
+        torch.manual_seed(channels)
+        weight = torch.randn(channels, channels, 3, 3, dtype=dtype) * noise / (3 * channels**0.5)
+        weight[:, :, 1, 1] += torch.eye(channels, dtype=dtype)
+        reference = LOT().operator(weight, geometry, frozen).transfers
+        values = torch.linalg.svdvals(transfer(weight.double(), geometry.grid))
+        condition = (values.amax() / values.amin()).item()
+        for a in (1e-6, 3e-4, 0.7, 1e3, 1e6):
+            error = torch.linalg.matrix_norm(LOT().operator(a * weight, geometry, frozen).transfers - reference, ord=2)
+            assert error.max() <= 10 * UNIT[dtype] * condition
+
+
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
 @pytest.mark.parametrize("shape", ((1, 1), (8, 8), (32, 32), (16, 48), (48, 16)))
 @pytest.mark.parametrize("condition", (1.0, 1e2, 1e4, 1e6))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel, largest_input_norm
-from lotnet.frozen.pointwise import FrozenLinear, FrozenNormalize
+from lotnet.frozen.pointwise import FrozenLinear
 from lotnet.linalg.bounds import norm_bound
 from lotnet.linalg.rounding import Upper, gamma, unit_roundoff
 
@@ -19,7 +19,7 @@ class Bounds:
     """All that a certificate needs to know of a model besides its logits. Every number is an upper bound."""
 
     lipschitz: float
-    """Of the features, in pixels: everything before the last layer. Never below that of the normalisation alone."""
+    """Of the features, in pixels: everything before the last layer."""
     pairs: Tensor  # c c
     """`||w_i - w_j||` of the last layer's rows."""
     feature_error: float
@@ -48,8 +48,4 @@ def bounds(model: FrozenModel) -> Bounds:
     logit_error = growth * ((rows * float(read) + head.bias.abs()) * _SLACK) + 1e-290
     differences = head.weight[:, None, :] - head.weight[None, :, :]
     pairs = norm_bound(differences, dim=2) * _SLACK
-    # A layer with zero padding is proved to contract where the image is small. Radii make no use of it, so that they can
-    # be held against the literature's, which take every layer's norm for one.
-    nominal = max((float(s.lipschitz_bound()) for s in stages if isinstance(s, FrozenNormalize)), default=1.0)
-    lipschitz = max(float(features.lipschitz_bound()), nominal)
-    return Bounds(lipschitz, pairs, float(error), logit_error * _SLACK, reach)
+    return Bounds(float(features.lipschitz_bound()), pairs, float(error), logit_error * _SLACK, reach)

@@ -15,6 +15,8 @@ def main(arguments: list[str]) -> int:
     options = parser.read(arguments)
     folder = Path(options.to)
     path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)
-    write_whole(folder / "README.md", results.markdown(results.load_all(folder)).encode())
+    findings = folder / "findings.md"
+    text = results.markdown(results.load_all(folder), findings.read_text() if findings.is_file() else "")
+    write_whole(folder / "README.md", text.encode())
     print(f"recorded {path}")
     return 0
