@@ -142,9 +142,9 @@ def markdown(results: list[Result], findings: str = "") -> str:
     lines = [
         "# Measured results",
         "",
-        "Made by `lotnet record` from the JSON files and findings.md here; do not edit. Percentages of all test images,",
-        "certified in float64 by claim B (docs/certificates.md); the best epoch was chosen on validation images, 5 % of",
-        "the training set, which were not trained on.",
+        "Made by `lotnet record` from the JSON files and findings.md here; do not edit. Percentages of all test",
+        "images, certified in float64 by claim B (docs/certificates.md); the best epoch was chosen on validation",
+        "images, 5 % of the training set, which were not trained on.",
         "",
         "| run | clean | 36/255 | 72/255 | 108/255 | epochs | training | on |",
         "|---|---|---|---|---|---|---|---|",

@@ -115,10 +115,19 @@ def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows c
 def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
     """The isometry `T`: real and imaginary parts of all channels stacked, for each frequency."""
     b, i, h, w = x.shape
-    pixels = x.permute(2, 3, 1, 0).reshape(h, w * i * b)
+    pixels = _pixels_first(x).reshape(h, w * i * b)
     rows = row_basis(grid, x.dtype, x.device) @ pixels
     spectrum = column_basis(grid, x.dtype, x.device) @ rows.view(grid.rows, 2 * w, i * b)
     return spectrum.view(grid.frequencies, 2 * i, b)
+
+
+def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
+    """A view where the image lies that way already. Where the batch comes first, a CPU copies in two steps that each
+    move whole rows: half the time of one that moves single numbers."""
+    if x.is_cuda or not x.is_contiguous():
+        return x.permute(2, 3, 1, 0)
+    b, c, h, w = x.shape
+    return x.reshape(b, -1).mT.contiguous().view(c, h, w, b).permute(1, 2, 0, 3)
 
 
 def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
