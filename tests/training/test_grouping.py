@@ -34,6 +34,16 @@ def test_prepared_layers_compute_what_they_compute_alone() -> None:
     assert all(layer.prepared is None for layer in model.modules() if isinstance(layer, OrthogonalConv2d))
 
 
+def test_the_largest_singular_value_is_bounded_or_computed() -> None:
+    torch.manual_seed(0)
+    model = LipConvnet(depth=10, channels=4).build(IMAGES)
+    grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
+    assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
+    with torch.no_grad():  # singular values far below one, too: the quick bound says nothing
+        next(m for m in model.modules() if isinstance(m, OrthogonalConv2d)).weight.fill_(1.0)
+    assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
+
+
 def test_schedules_follow_the_kernels() -> None:
     """Easy kernels get short schedules; when one gets worse its layer's grows again, up to what was configured."""
     torch.manual_seed(0)
