@@ -35,7 +35,7 @@ slow: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export,bench]"
 	touch $(STAMP)
 
 clean:

@@ -119,7 +119,13 @@ def test_a_port_that_is_taken_is_one_sentence(folder: Path, capsys) -> None:
 
 def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
     command = [sys.executable, "-u", "-m", "lotnet.cli", "demo", str(folder), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a background job ignores it
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
     port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
