@@ -14,6 +14,7 @@ steps less what was resident before them, when library code is loaded and weight
 import argparse
 import gc
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -199,7 +200,8 @@ def main() -> None:
         )
         print(json.dumps(result))
         return
-    command = f"python benchmarks/layers.py --rounds {options.rounds} --sizes {' '.join(options.sizes)}"
+    threads = f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} " if "OMP_NUM_THREADS" in os.environ else ""
+    command = f"{threads}python benchmarks/layers.py --rounds {options.rounds} --sizes {' '.join(options.sizes)}"
     text = [header(command)]
     print(text[0], flush=True)
     for size in options.sizes:

@@ -37,6 +37,7 @@ def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
         assert list(prediction.probabilities) == names
         assert sum(prediction.probabilities.values()) == pytest.approx(1)
         assert prediction.confidence == max(prediction.probabilities.values())
+        assert prediction.label == max(prediction.logits, key=prediction.logits.__getitem__)
         assert prediction.radius_255 <= 255 * prediction.radius
 
 

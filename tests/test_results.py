@@ -1,6 +1,8 @@
 """Results files, and the table they make."""
 
 import json
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -84,11 +86,34 @@ def test_paper_shows_a_result_in_its_cell(tmp_path: Path, capsys) -> None:
     results.save(made_up("mine", config), tmp_path)
     assert main(["paper", "sup-crhh", "--results", str(tmp_path), "--json"]) == 0
     shown = {(r["dataset"], r["model"], r["conv"]): r["measured"] for r in json.loads(capsys.readouterr().out)}
-    assert shown.pop(("cifar10", "LipConvnet-20", "LOT")) == {"clean": 80, "cert_36": 65, "cert_72": 50, "cert_108": 40}
+    ours = {"clean": 80, "cert_36": 65, "cert_72": 50, "cert_108": 40, "epochs": 200}
+    assert shown.pop(("cifar10", "LipConvnet-20", "LOT")) == ours
     assert set(shown.values()) == {None}
     assert main(["paper", "sup-crhh", "--results", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert "here" in printed and "+2.88" in printed
+
+
+def test_the_longest_training_is_held_against_a_row_and_then_the_newest(tmp_path: Path) -> None:
+    config = cifar10(model={"kind": "lipconvnet", "depth": 20})
+    names = ("short, good", "old", "new")
+    short, old, new = (made_up(name, config, clean=0.9 if name == names[0] else 0.7) for name in names)
+    short = replace(short, epochs=60)
+    new = replace(new, sessions=[new.sessions[0] | {"started": "2026-02-01"}])
+    old = replace(old, sessions=[old.sessions[0] | {"started": "2026-01-01"}])
+    for order in permutations((short, old, new)):
+        found = results.measured(list(order))
+        # The row, and those of the ablations that repeat it.
+        assert [row.table for row in found] == ["abl-residual", "abl-padding", "sup"]
+        assert {result.name for result in found.values()} == {"new"}
+    assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
+    assert "not run yet: 82" in results.markdown([])
+    assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results.markdown([new])
+
+
+def test_the_residual_network_has_its_row() -> None:
+    row = results.paper_row(made_up("resnet", cifar10(model={"kind": "lipresnet18"})))
+    assert row is not None and (row.table, row.conv, row.clean) == ("sup-resnet18", "LOT", 68.85)
 
 
 def test_the_best_epoch_is_the_one_that_training_kept() -> None:

@@ -240,6 +240,7 @@ def _as_onnx(program: torch.export.ExportedProgram, metadata: dict[str, str], ra
             program,
             input_names=["images"],
             output_names=["logits", radius],
+            dynamic_shapes=({0: "batch"},),  # the program has the size already; this is its name in the file
             opset_version=_OPSET,
             # The optimiser takes x * (1 - 16u) for x and x - 1e-11 for x. In float32 that is so; a claim rests on it.
             optimize=radius == "plain_radius",

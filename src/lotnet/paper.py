@@ -13,6 +13,9 @@ Overrides = dict[str, str]
 UNLABELLED = "ti_500K_pseudo_labeled.pickle"
 """The images without labels of the paper's semi-supervised rows, by the name their authors gave the file."""
 
+EPOCHS = 200
+"""Of every row."""
+
 SOC: Overrides = {"model.parametrization": "soc"}
 
 
@@ -35,6 +38,19 @@ class Row:
     cert_108: float | None
     eval_seconds: float | None
     pgd_linf: float | None
+
+    @property
+    def variant(self) -> str:
+        """What tells the rows of an ablation apart; nothing in other tables."""
+        return {
+            "abl-residual": "residual" if self.residual else "no residual",
+            "abl-padding": f"{self.padding} padding",
+        }.get(self.table, "")
+
+    @property
+    def is_supervised(self) -> bool:
+        """Trained on labels alone and certified, as `lotnet train` and `lotnet certify` do."""
+        return self.setting == "supervised" and self.cert_36 is not None
 
 
 def rows() -> list[Row]:

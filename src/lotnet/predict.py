@@ -42,10 +42,16 @@ class Prediction:
     label: str
     index: int
     """Of the label among the classes."""
-    probabilities: dict[str, float]
-    """Softmax, by class name in the order of the classes."""
+    logits: dict[str, float]
+    """By class name, in the order of the classes."""
     radius: float
     """Claim B, l2, pixels in [0, 1]; 0 where nothing is proved."""
+
+    @property
+    def probabilities(self) -> dict[str, float]:
+        """Softmax of the logits."""
+        shares = torch.tensor(list(self.logits.values()), dtype=torch.float64).softmax(dim=0)
+        return dict(zip(self.logits, shares.tolist(), strict=True))
 
     @property
     def confidence(self) -> float:
@@ -73,6 +79,7 @@ class Prediction:
             "index": self.index,
             "confidence": self.confidence,
             "probabilities": self.probabilities,
+            "logits": self.logits,
             "radius": self.radius,
             "radius_255": self.radius_255,
             "claim": "B",
@@ -101,12 +108,12 @@ def predict(model: FrozenModel, images: Tensor, *, batch_size: int = 250) -> lis
     certificates = certify(graph, images, batch_size=batch_size)
     device = next(iter(model.buffers())).device
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        parts = [graph(batch.to(device, torch.float64)).softmax(dim=1).cpu() for batch in images.split(batch_size)]
-    shares = torch.cat(parts).tolist()
-    names = class_names(model, len(shares[0]))
+        parts = [graph(batch.to(device, torch.float64)).cpu() for batch in images.split(batch_size)]
+    rows = torch.cat(parts).tolist()
+    names = class_names(model, len(rows[0]))
     return [
-        Prediction(names[c.prediction], c.prediction, dict(zip(names, share, strict=True)), c.radius_float)
-        for c, share in zip(certificates, shares, strict=True)
+        Prediction(names[c.prediction], c.prediction, dict(zip(names, logits, strict=True)), c.radius_float)
+        for c, logits in zip(certificates, rows, strict=True)
     ]
 
 

@@ -11,8 +11,8 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import LipConvnet
-from lotnet.paper import Row, rows
+from lotnet.models import LipConvnet, LipResNet18
+from lotnet.paper import EPOCHS, Row, rows
 from lotnet.training.run import Run
 
 FORMAT = 1
@@ -106,9 +106,12 @@ def paper_row(result: Result) -> Row | None:
 
 def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
     """The paper's row of a run that was trained by `command`, or None where it has none."""
-    if command.startswith("lotnet selftrain"):  # its settings are a supervised row's, its labels are not
-        return None
-    return row_like(config, table)
+    return None if _is_selftrained(command) else row_like(config, table)
+
+
+def _is_selftrained(command: str) -> bool:
+    """Then its settings are a supervised row's, and its labels are not."""
+    return command.startswith("lotnet selftrain")
 
 
 def row_like(config: RunConfig, table: str = "sup") -> Row | None:
@@ -116,25 +119,44 @@ def row_like(config: RunConfig, table: str = "sup") -> Row | None:
 
     `table` is the beginning of the name of the tables that are looked at.
     """
-    if not isinstance(config.model, LipConvnet) or config.model.channels != 32:
-        return None
-    creg = isinstance(config.loss, CReg) and config.model.activation == "hh1"
-    if not creg and not (isinstance(config.loss, CrossEntropy) and config.model.activation == "maxmin"):
-        return None
-    for row in rows():
-        same = (
-            row.table.startswith(table)
-            and row.dataset == config.data.name.replace("-", "")
-            and row.model == f"LipConvnet-{config.model.depth}"
-            and row.conv == config.model.parametrization.upper()
-            and row.creg_hh == creg
-            and row.lln == (config.model.head == "lln")
-            and row.padding == config.model.padding_mode.replace("zeros", "zero")
-            and (config.model.depth <= 10 or row.residual == config.model.residual)  # the shallow have none inside
-        )
-        if same:
-            return row
-    return None
+    return next((row for row in rows() if row.table.startswith(table) and _is_like(config, row)), None)
+
+
+def _is_like(config: RunConfig, row: Row) -> bool:
+    model = config.model
+    if isinstance(model, LipConvnet):
+        # The shallow have no residual inside, whatever is asked for.
+        name, usual = f"LipConvnet-{model.depth}", model.depth <= 10 or row.residual == model.residual
+    elif isinstance(model, LipResNet18):
+        name, usual = "ResNet-18", True
+    else:
+        return False
+    creg = isinstance(config.loss, CReg) and model.activation == "hh1"
+    plain = isinstance(config.loss, CrossEntropy) and model.activation == "maxmin"
+    return (
+        usual
+        and (creg or plain)
+        and model.channels == type(model)().channels
+        and row.dataset == config.data.name.replace("-", "")
+        and row.model == name
+        and row.conv == model.parametrization.upper()
+        and row.creg_hh == creg
+        and row.lln == (model.head == "lln")
+        and row.padding == model.padding_mode.replace("zeros", "zero")
+    )
+
+
+def measured(results: list[Result]) -> dict[Row, Result]:
+    """For each row of the paper that was run, the result held against it: the longest training's, of equals the newest.
+
+    How good a result is has no say.
+    """
+    found: dict[Row, Result] = {}
+    for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):
+        config = RunConfig.from_dict(result.config, result.name)
+        if not _is_selftrained(result.command):
+            found |= {row: result for row in rows() if row.is_supervised and _is_like(config, row)}
+    return found
 
 
 def markdown(results: list[Result], findings: str = "") -> str:
@@ -149,7 +171,6 @@ def markdown(results: list[Result], findings: str = "") -> str:
         "| run | clean | 36/255 | 72/255 | 108/255 | epochs | training | on |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    measured = set()
     for result in results:
         ours = [100 * result.summary["clean"], *(100 * share for share in result.certified())]
         device = result.sessions[0]["hardware"]["device"]
@@ -157,22 +178,28 @@ def markdown(results: list[Result], findings: str = "") -> str:
         lines.append(f"| **{result.name}** | {' | '.join(cells)} |")
         row = paper_row(result)
         if row is not None:
-            measured.add(row)
             theirs = [row.clean, row.cert_36 or 0.0, row.cert_72 or 0.0, row.cert_108 or 0.0]
-            lines.append(f"| paper | {' | '.join(f'{x:.2f}' for x in theirs)} | 200 | | |")
+            lines.append(f"| paper | {' | '.join(f'{x:.2f}' for x in theirs)} | {EPOCHS} | | |")
             lines.append(
                 f"| difference | {' | '.join(f'{a - b:+.2f}' for a, b in zip(ours, theirs, strict=True))} | | | |"
             )
     lines += ["", "Commands that repeat them:", ""]
     lines += [f"    {result.command}" for result in results]
     lines += ["", findings.strip()] if findings else []
-    missing = [row for row in rows() if row.table in ("sup", "sup-crhh", "sup-resnet18") and row not in measured]
-    lines += [
-        "",
-        f"Supervised rows of the paper not run yet: {len(missing)} (`lotnet paper` names the command of each).",
-        "",
-    ]
+    lines += ["", *_not_run(results), ""]
     return "\n".join(lines)
+
+
+def _not_run(results: list[Result]) -> list[str]:
+    """The supervised rows that have no result, a line for each table, data set and layer."""
+    done = measured(results)
+    missing = [row for row in rows() if row.is_supervised and row not in done]
+    models: dict[str, list[str]] = {}
+    for row in missing:
+        models.setdefault(f"{row.table}, {row.dataset}, {row.conv}", []).append(f"{row.model} {row.variant}".strip())
+    lines = [f"## Supervised rows of the paper not run yet: {len(missing)}", ""]
+    lines += [f"* {kind}: {', '.join(names)}" for kind, names in models.items()]
+    return [*lines, "", "`lotnet paper` names the command of each."]
 
 
 def command_of(words: list[str]) -> str:
