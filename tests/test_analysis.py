@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from lotnet.analysis.newton import PAPER_STEPS, layer_convergence, lot_layers
+from lotnet.analysis.newton import (
+    PAPER_STEPS,
+    Convergence,
+    LayerConvergence,
+    layer_convergence,
+    lot_layers,
+    observed,
+)
 from lotnet.cli import main
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
@@ -91,6 +99,18 @@ def test_a_singular_layer_has_no_bound_and_a_zero_one_is_refused() -> None:
         layer.weight.zero_()
     with pytest.raises(InputError, match="layer 0 has a matrix that is zero"):
         layer_convergence("0", layer, layer.geometry(4, 4))
+
+
+def test_the_papers_observation_is_said_as_it_was_measured() -> None:
+    steps = Convergence((0.5,) * 8 + (0.99991, 1.0, 1.0), (0.1,) * 11)
+    layer = LayerConvergence("0", (2, 2), 1, 3.0, steps, (1.5,) * 11, steps)
+    assert observed([layer]) == (
+        "The paper's largest value is at least 0.999910 in every layer after 8 steps, and at no step above its bound."
+    )
+    rounded = replace(layer, bound=(1.5,) * 10 + (1 - 2.0**-53,))
+    assert "above its bound by at most 1e-16, which is rounding" in observed([layer, rounded])
+    assert observed([layer, replace(layer, bound=(1.5,) * 10 + (0.9,))]).endswith("above its bound by at most 1e-01.")
+    assert "no bound" in observed([replace(layer, condition=None, bound=(None,) * 11)])
 
 
 def test_newton_writes_data_and_picture(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -308,3 +308,7 @@ def test_auto_attack_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
     with pytest.raises(InputError, match=r"needs the package pyautoattack: install it with `pip install lotnet\[attac"):
         auto_attack_l2(linear, IMAGES, LABELS, 0.1)
+    stages: list[str] = []
+    with pytest.raises(InputError, match="needs the package pyautoattack"):
+        attack_report(tight_model(), pixels(), torch.zeros(20).long(), auto_attack=True, progress=stages.append)
+    assert stages == []  # before the work, not after it

@@ -1,6 +1,7 @@
 """`lotnet certify` and `lotnet attack`, on a small trained run."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,20 @@ def test_attack_never_beats_a_certificate(run: Path, capsys) -> None:
     report = json.loads(capsys.readouterr().out)
     assert report["counterexamples"] == []
     assert report["certified"] <= report["attacked"]["pgd_l2"] <= report["clean"]
-    assert json.loads((run / "attacks.json").read_text())["images"] == 24
+    written = json.loads((run / "attacks.json").read_text())
+    assert written["images"] == 24
+    # What is printed is what is written, without pictures.
+    assert all("perturbed" in found for found in written["nearest"]) and written["nearest"]
+    for found in written["nearest"]:
+        del found["perturbed"]
+    assert {**written, "written": report["written"]} == {**report, "format": 1}
+
+
+def test_a_missing_extra_is_said_at_once(run: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "pyautoattack", None)
+    assert main(["attack", str(run), "--autoattack"]) == 2
+    printed = capsys.readouterr()
+    assert "lotnet[attacks]" in printed.err and printed.err.count("\n") == 1 and printed.out == ""
 
 
 def test_a_broken_certificate_is_shown_saved_and_fails(run: Path, monkeypatch, capsys) -> None:
@@ -77,8 +91,10 @@ def test_a_broken_certificate_is_shown_saved_and_fails(run: Path, monkeypatch, c
 
     monkeypatch.setattr(report, "certify", boastful)
     assert main(["attack", str(run), "--limit", "12", "--steps", "10"]) == 1
-    assert "CERTIFICATES BROKEN" in capsys.readouterr().out
-    assert json.loads((run / "attacks.json").read_text())["counterexamples"]
+    printed = capsys.readouterr().out
+    assert "CERTIFICATES BROKEN" in printed and "changes the prediction from" in printed
+    examples = json.loads((run / "attacks.json").read_text())["counterexamples"]
+    assert examples and all(len(example["perturbed"][0]) == 8 for example in examples)
 
 
 def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
@@ -93,6 +109,10 @@ def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
     assert "negative" in sentence("certify", str(run), "--radii=-1")
     assert "test or train" in sentence("certify", str(run), "--split", "tset")
     assert "device" in sentence("certify", str(run), "--device", "cuda:99")
+    assert "--batch_size cannot be 0: give 1 or more" in sentence("certify", str(run), "--batch_size=0")
+    for option in ("batch_size", "steps", "restarts"):
+        assert f"--{option} cannot be" in sentence("attack", str(run), f"--{option}=-1")
+    assert "leave --autoattack out" in sentence("attack", str(run), "--table=linf", "--autoattack")
     frozen = FrozenModel.load(run / "model")
     frozen.save(tmp_path / "model")
     tensors = load_file(tmp_path / "model" / "model.safetensors")

@@ -27,7 +27,7 @@ TYPOS = {
     "train --model.depth 7": "depth must be a multiple of 5",
     "train --model.activation relu": "give one of maxmin, hh1, hh2",
     "train --model.kind resnet": "unknown model.kind resnet",
-    "train --model.options.tolerence 1": "lot has no setting among tolerence",
+    "train --model.options.tolerence 1": "lot has no setting tolerence: choose among tolerance, condition",
     "train --config cifar10/creghh": "there is no recipe cifar10/creghh: did you mean cifar10/creg-hh?",
     "train --config none.yaml": "cannot read none.yaml",
     "train --config": "expected one argument",
@@ -61,7 +61,7 @@ def test_typos_through_real_processes(tmp_path: Path) -> None:
     lines = ["train --model.dept 20", "train --model.depth deep", "trian", "train --config cifar10/creghh"]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "lotnet.cli", *line.split()],
+            [sys.executable, "-m", "lotnet", *line.split()],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -170,7 +170,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_
 
 def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    command = [sys.executable, "-m", "lotnet.cli", "train", *TINY, "--out", str(path)]
+    command = [sys.executable, "-m", "lotnet", "train", *TINY, "--out", str(path)]
     # No file may grow beyond this: settings fit, a checkpoint does not.
     size = 20_000
     full = subprocess.run(

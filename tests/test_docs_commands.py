@@ -130,8 +130,8 @@ def check_pip(command: Command, _: Any) -> str:
 
 def check_torchrun(command: Command, capsys: Any) -> str:
     words = command.words
-    if "-m" not in words or words[words.index("-m") + 1] != "lotnet.cli":
-        return "it does not start lotnet.cli"
+    if "-m" not in words or words[words.index("-m") + 1] != "lotnet":
+        return "it does not start lotnet"
     return check_lotnet(Command(("lotnet", *words[words.index("-m") + 2 :]), command.line, True), capsys)
 
 

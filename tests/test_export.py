@@ -151,6 +151,15 @@ def test_bad_input_is_one_sentence(model: FrozenModel, folder: Path, tmp_path: P
 
     assert "lotnet train" in sentence(str(tmp_path))
     assert "onnx" in sentence(str(folder), "--to", "coreml")
+    assert f"is a folder: name a file in it, as in --out {tmp_path / 'model.pt2'}" in sentence(
+        str(folder), "--to", "torch", "--out", str(tmp_path)
+    )
+    with pytest.raises(InputError, match="choose one of onnx, torch"):
+        export(model, tmp_path / "model", "coreml")
+    with pytest.raises(InputError, match="choose one of float32, float64"):
+        export(model, tmp_path / "model", "torch", "float16")
+    with pytest.raises(InputError, match="resize them"):
+        export(model, tmp_path / "model", "torch", images=torch.rand(2, 3, 8, 8))
     with pytest.raises(InputError, match="freeze it first"):
         export(torch.nn.Linear(1, 1), tmp_path / "model.onnx")
     changed = FrozenModel.load(folder)

@@ -69,6 +69,7 @@ ALLOWED: dict[str, set[str]] = {
         "training",
     },
     "cli": {"commands", "parser"},
+    "__main__": {"cli"},
     "__init__": {"parametrizations", "frozen", "layers", "certification", "pretrained"},
 }
 

@@ -109,6 +109,7 @@ def test_bad_input_is_one_sentence(folder: Path, digits: Path, tmp_path: Path, m
     assert "lotnet train" in sentence(str(tmp_path / "empty"), str(digits))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert "no images to predict" in sentence(str(folder), "-")
+    assert "at least one image" in sentence(str(folder), str(digits), "--batch_size", "0")
 
 
 def test_the_function_refuses_what_it_cannot_answer_for(model: FrozenModel) -> None:
@@ -116,6 +117,10 @@ def test_the_function_refuses_what_it_cannot_answer_for(model: FrozenModel) -> N
         predict(model, torch.full((1, 1, 8, 8), torch.nan))
     with pytest.raises(InputError, match="freeze it first"):
         predict(torch.nn.Linear(1, 1), torch.zeros(1, 1, 8, 8))
+    with pytest.raises(InputError, match="stack them"):
+        predict(model, [torch.zeros(1, 8, 8)])
+    with pytest.raises(InputError, match="at least one image"):
+        predict(model, torch.zeros(1, 1, 8, 8), batch_size=0)
     with pytest.raises(InputError, match="pass it tensors"):
         read_pictures(["any.png"], (2, 8, 8))
     with pytest.raises(InputError, match="no images to predict"):

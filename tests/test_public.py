@@ -71,12 +71,14 @@ def test_a_missing_extra_is_one_sentence_that_names_it(extra: str, folder: Path,
     assert f"pip install lotnet[{extra}]" in said and said.count("\n") == 1
 
 
-def test_training_goes_on_without_tensorboard(tmp_path: Path, monkeypatch) -> None:
+def test_training_goes_on_without_tensorboard(tmp_path: Path, monkeypatch, capsys) -> None:
     for module in ("tensorboard", "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, module, None)
     tiny = ["--model.channels=4", "--limit=64", "--trainer.batch_size=32", "--trainer.epochs=1"]
     assert main(["train", *tiny, "--out", str(tmp_path / "run")]) == 0
     assert not (tmp_path / "run" / "tensorboard").exists()
+    said = capsys.readouterr()
+    assert "pip install lotnet[track]" in said.out + said.err
 
 
 def test_import_loads_no_extra_and_no_command() -> None:

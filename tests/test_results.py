@@ -117,8 +117,8 @@ def test_the_residual_network_has_its_row() -> None:
 
 
 def test_the_best_epoch_is_the_one_that_training_kept() -> None:
-    """By the radius that the run was told, and the first of equals."""
+    """By the radius that the run was told, and the last of equals."""
     scores = {1: (0.9, 0.2), 2: (0.8, 0.5), 3: (0.7, 0.5)}
     metrics = [{"epoch": n, "certified": {"36/255": a, "72/255": b}} for n, (a, b) in scores.items()]
     assert results.best_epoch(metrics, 36 / 255) == 1
-    assert results.best_epoch(metrics, 72 / 255) == 2
+    assert results.best_epoch(metrics, 72 / 255) == 3

@@ -63,7 +63,3 @@ def _help() -> str:
         f"{verbs}\n\n"
         "`lotnet VERB --help` lists the options of each. `lotnet train` alone trains on the embedded digits."
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

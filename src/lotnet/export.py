@@ -46,6 +46,8 @@ LARGEST = 2**31 - 2**24
 
 SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
 
+PRECISIONS: dict[Precision, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
+
 _OPSET = 20
 _RANDOM_IMAGES = 50
 
@@ -75,6 +77,13 @@ def export(
         raise InputError(f"a {name} cannot be exported: freeze it first with lotnet.freeze(model, image_size)")
     if not model.is_intact():
         raise InputError("the model's tensors were changed after freezing: freeze it again")
+    for value, choices in ((to, SUFFIX), (precision, PRECISIONS)):
+        if value not in choices:
+            raise InputError(f"there is no export to {value}: choose one of {', '.join(choices)}")
+    if images is not None and (images.ndim != 4 or images.shape[1:] != model.input_shape):
+        raise InputError(
+            f"the model reads {model.input_shape}, and the images to check it on are {tuple(images.shape)}: resize them"
+        )
     if to == "onnx":
         _onnx_runtime()  # before the work, not after it
     deployed = Deployed(model, precision)
@@ -117,11 +126,12 @@ class Deployed(nn.Module):
         self.limits = bounds(double)
         if not self.limits.lipschitz < float("inf"):
             raise InputError("no Lipschitz bound of this model can be proved: train and freeze it again")
-        self.precision = {"float32": torch.float32, "float64": torch.float64}[precision]
+        self.precision = PRECISIONS[precision]
         self.claimed = precision == "float64"
         self.output = "radius" if self.claimed else "plain_radius"
         self.network = _portable(double if self.claimed else model.astype(self.precision).to("cpu"))
-        self.std = min((float(m.std.min()) for m in double.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+        normalizing = [module for module in double.modules() if isinstance(module, FrozenNormalize)]
+        self.std = min((float(module.std.abs().min()) for module in normalizing), default=1.0)
         self.register_buffer("pairs", self.limits.pairs.to(self.precision))
         self.register_buffer("logit_error", self.limits.logit_error.to(self.precision))
 

@@ -102,7 +102,9 @@ def predict(model: FrozenModel, images: Tensor, *, batch_size: int = 250) -> lis
 
     Called often, pass `model.astype(torch.float64)`: it keeps what was proved of its layers.
     """
-    if isinstance(images, Tensor) and not images.isfinite().all():
+    if not isinstance(images, Tensor):
+        raise InputError("images are one tensor (b, c, h, w): stack them with torch.stack")
+    if not images.isfinite().all():
         raise InputError("some pixels are NaN or infinite: predict images with pixels in [0, 1]")
     graph = model.astype(torch.float64) if isinstance(model, FrozenModel) else model  # certify refuses any other
     certificates = certify(graph, images, batch_size=batch_size)

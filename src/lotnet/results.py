@@ -77,9 +77,9 @@ def collect(run_path: Path, name: str) -> Result:
 
 
 def best_epoch(metrics: list[dict[str, Any]], radius: float) -> int:
-    """The epoch that was kept: the first with the highest accuracy certified at `trainer.radius` in validation."""
+    """The epoch that was kept: the last with the highest accuracy certified at `trainer.radius` in validation."""
     name = in_255ths(radius)
-    return max(metrics, key=lambda record: (record["certified"][name], -record["epoch"]))["epoch"]
+    return max(metrics, key=lambda record: (record["certified"][name], record["epoch"]))["epoch"]
 
 
 def save(result: Result, folder: Path) -> Path:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from lotnet import MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear
 from lotnet.analysis.landscape import Landscape, direction, kernels, landscape, mean_loss
+from lotnet.analysis.picture import heading
 from lotnet.cli import main
+from lotnet.commands.analyze import _by_network
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear
 from lotnet.losses import CrossEntropy
@@ -113,6 +116,18 @@ def test_the_command_draws_runs_side_by_side(
     assert main([*arguments[:3], *arguments[4:]]) == 0  # alone, a run has the same surface; it is kept with the run
     alone = json.loads((lot_run / "analysis" / "landscape.json").read_text())
     assert alone["surfaces"][0]["loss"] == stored["surfaces"][0]["loss"]
+
+
+def test_long_names_are_broken_and_nothing_of_them_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"runs/{'far/' * 12}{end}: LOT" for end in ("one", "two")]
+    assert heading("LOT, residual", 34) == "LOT, residual"
+    assert all(len(line) <= 34 for name in names for line in heading(name, 34).split("\n"))
+    table = _by_network("Loss", "smallest", "largest")
+    for name in names:
+        table.add_row(name, "0.1", "0.2")
+    Console(width=50).print(table)
+    shown = "".join(line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if "│" in line)
+    assert shown.replace(" ", "") == "".join(names).replace(" ", "")
 
 
 def test_without_matplotlib_the_numbers_are_kept(

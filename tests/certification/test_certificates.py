@@ -1,5 +1,6 @@
 """The laws of a certificate, and what is refused."""
 
+import json
 import math
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from lotnet import (
 from lotnet.certification import Certificates, audit, certify
 from lotnet.errors import InputError
 from lotnet.frozen.convolution import kernel_norm
+from lotnet.frozen.model import assemble
+from lotnet.frozen.pointwise import FrozenAveragePool, FrozenFlatten, FrozenLinear, FrozenNormalize, FrozenShift
 from lotnet.parametrizations import PARAMETRIZATIONS, SOC
 from lotnet.parametrizations.base import PaddingMode
 from lotnet.parametrizations.operators import Kernel
@@ -216,6 +219,8 @@ def test_not_finite_images_have_radius_zero_and_are_counted(
     for claim, radii in found.radii.items():
         assert (radii[[3, 11]] == 0).all()
         assert torch.allclose(radii[20:], certificates.radii[claim][20:], rtol=1e-12)
+    guess = certify(frozen, bad, found.predictions)  # whatever the argmax of nothing is
+    assert guess.accuracy() == 38 / 40 and not guess.correct()[[3, 11]].any()
 
 
 @pytest.mark.parametrize(
@@ -236,6 +241,20 @@ def test_images_that_do_not_fit_are_refused(frozen: FrozenModel, bad: Tensor, me
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "labels", (torch.zeros(1).long(), torch.zeros(39).long(), torch.zeros(40, 1).long(), torch.zeros(40))
+)
+def test_labels_that_do_not_fit_are_refused(frozen: FrozenModel, labels: Tensor) -> None:
+    """One label would be compared with every image, a column of them each with each."""
+    with pytest.raises(InputError, match="40 images need as many labels, whole numbers, not a torch"):
+        certify(frozen, images(), labels)
+
+
+def test_empty_batches_are_refused(frozen: FrozenModel) -> None:
+    with pytest.raises(InputError, match="a batch holds at least one image, not 0"):
+        certify(frozen, images(), batch_size=0)
+
+
 # ---- models that cannot be certified
 
 
@@ -251,6 +270,32 @@ def test_a_model_changed_after_freezing_is_refused() -> None:
         tensor.data.view(-1)[0] += 1e-3
         with pytest.raises(InputError, match="changed after freezing: freeze it again"):
             certify(frozen, images())
+
+
+def test_another_size_than_the_frozen_one_is_refused(tmp_path: Path) -> None:
+    """ECO is orthogonal at the frequencies of one size. On a larger image, which the pool crops, it would expand."""
+    layer = OrthogonalConv2d(2, 2, 2, padding_mode="circular", parametrization="eco")
+    nn.init.normal_(layer.weight)
+    model = nn.Sequential(Normalize([0.5, 0.5], 0.5), layer, AveragePool(4), nn.Flatten(), NormalizedLinear(2, 2))
+    frozen = freeze(model, 4)
+    frozen.settings["input_shape"] = [2, 6, 6]
+    graph = frozen.astype(torch.float64)
+    assert graph(torch.rand(1, 2, 6, 6, dtype=torch.float64)).shape == (1, 2)  # nothing else would stop it
+    with pytest.raises(InputError, match="changed after freezing: freeze it again"):
+        certify(frozen, torch.rand(3, 2, 6, 6))
+    frozen.save(tmp_path)
+    with pytest.raises(InputError, match="is not the one that was frozen: freeze it again"):
+        FrozenModel.load(tmp_path)
+
+
+@pytest.mark.parametrize("change", ({"classes": 3}, {"classes": ["a"]}, {"classes": [1] * 10}, {"data": None}))
+def test_names_that_are_none_are_refused(frozen: FrozenModel, tmp_path: Path, change: dict[str, object]) -> None:
+    frozen.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["settings"] |= change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="is damaged: write it again"):
+        FrozenModel.load(tmp_path)
 
 
 class Doubling(nn.Module):
@@ -275,7 +320,58 @@ def test_autocast_is_announced_and_changes_nothing(frozen: FrozenModel, certific
     assert torch.equal(again.radii["float"], certificates.radii["float"])
 
 
+def test_tf32_is_announced_and_changes_nothing(frozen: FrozenModel, certificates: Certificates) -> None:
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        with pytest.warns(UserWarning, match="TF32 is active: certification runs in float64"):
+            again = certify(frozen, images())
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+    assert torch.equal(again.radii["float"], certificates.radii["float"])
+
+
+def test_flushing_subnormal_numbers_is_refused(frozen: FrozenModel) -> None:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush subnormal numbers")
+    try:
+        with pytest.raises(InputError, match=r"flushed to zero: call torch\.set_flush_denormal\(False\)"):
+            certify(frozen, images())
+    finally:
+        torch.set_flush_denormal(False)
+
+
 # ---- found while falsifying
+
+
+def test_what_overflows_on_the_way_is_not_certified() -> None:
+    """Sums of a pool are twice as large as its results. Here they overflow, and the real function prefers class 1."""
+    double = torch.float64
+    stages = [
+        FrozenNormalize(double, {"height": 2, "width": 2}, {"mean": torch.zeros(1), "std": torch.ones(1)}),
+        FrozenShift(double, {"pixels": 4}, {"shift": torch.tensor([4.5e307], dtype=double)}),
+        FrozenAveragePool(double, {"size": 2}, {}),
+        FrozenFlatten(double, {}, {}),
+        FrozenLinear(
+            double,
+            {},
+            {
+                "weight": torch.tensor([[1e-3], [-1e-3]], dtype=double),
+                "bias": torch.tensor([0, 1e307], dtype=double),
+            },
+        ),
+    ]
+    found = certify(assemble(stages, (1, 2, 2), double), torch.rand(5, 1, 2, 2))
+    assert all((radii == 0).all() for radii in found.radii.values())
+
+
+@pytest.mark.parametrize("std, constant", ((-0.5, 2.0), (0.0, math.inf), (math.nan, math.inf)))
+def test_a_strange_std_is_bounded_too(std: float, constant: float) -> None:
+    model = nn.Sequential(Normalize([0.5], 0.5), nn.Flatten(), OrthogonalLinear(4, 2))
+    model[0].std.fill_(std)
+    found = certify(freeze(model, 2), torch.rand(5, 1, 2, 2))
+    assert found.lipschitz_bound == pytest.approx(constant)
+    assert (found.radii["float"] > 0).all() == (constant < math.inf)
 
 
 def test_channels_are_not_broadcast() -> None:

@@ -152,3 +152,38 @@ def test_output_shape_is_what_forward_gives(kind: str) -> None:
     for case in CASES[kind]:
         module, shape = case(torch.float32)
         assert tuple(module(torch.rand(2, *shape)).shape[1:]) == module.output_shape(shape)
+
+
+# What they do is alike for any number of channels, or for any side.
+ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling"}
+ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder"}
+
+
+@kinds
+def test_only_the_shape_it_was_made_for_fits(kind: str) -> None:
+    """Anything else may run, by broadcasting or by sliding further, but the bounds say nothing about it."""
+    for case in CASES[kind]:
+        module, shape = case(torch.float32)
+        assert module.fits(shape)
+        assert module.fits((shape[0] + 5, *shape[1:])) == (kind in ANY_CHANNELS)
+        for place in range(1, len(shape)):
+            assert module.fits(tuple(n + (d == place) for d, n in enumerate(shape))) == (kind in ANY_SIDE)
+
+
+def test_one_mean_or_shift_is_not_spread_over_channels() -> None:
+    for kind in ("normalize", "shift"):
+        module, shape = CASES[kind][0](torch.float32)
+        narrow = {name: tensor[:1] for name, tensor in module.named_buffers()}
+        assert not type(module)(torch.float32, module.settings, narrow).fits(shape)
+
+
+def test_a_series_of_an_even_kernel_is_not_bounded() -> None:
+    """Flipped, it is centred at another tap: neither skew nor normal, and it expands."""
+    kernel = torch.randn(2, 2, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = kernel - kernel.transpose(0, 1).flip(2, 3)
+    settings = {"height": 4, "width": 4, "padding_mode": "circular", "dilation": [1, 1], "extra": [0, 0]}
+    tensors = {"kernel": kernel, "bias": torch.zeros(2)}
+    module = FROZEN["series"](torch.float64, settings | {"terms": 12, "out_channels": 2}, tensors)
+    impulses = torch.eye(32, dtype=torch.float64).view(32, 2, 4, 4)
+    assert float(torch.linalg.matrix_norm(module(impulses).flatten(1), ord=2)) > 1.5
+    assert float(module.lipschitz_bound()) == float("inf")

@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from lotnet import paper
 from lotnet.ablations import ABLATIONS, BASE, PAPER_RECIPE
 from lotnet.cli import main
-from lotnet.commands.ablate import _paper_row
+from lotnet.commands.ablate import _finish, _paper_row
 from lotnet.commands.train import read_arguments
 from lotnet.models import Images
+from lotnet.training.run import Run
+from lotnet.training.signals import Interrupted
 
 COLOUR = Images(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
 SMALL = ["--epochs=1", "--limit=60", "--model.channels=4", "--model.depth=5", "--trainer.batch_size=32"]
@@ -63,6 +66,19 @@ def test_an_ablation_runs_and_is_not_repeated(tmp_path: Path, capsys: pytest.Cap
     assert trained == []  # certified again, not trained again
     assert main([*command, "--seed=1"]) == 2
     assert "was trained with other settings: choose another --out" in capsys.readouterr().err
+
+
+def test_certificates_of_an_unfinished_training_do_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `lotnet certify` writes them for the best epoch so far."""
+    run = Run.create(tmp_path / "run", read_arguments(["--limit=60"])[1])
+    (run.path / "certificates.json").write_text("{}")
+
+    def note(*_: object) -> None:
+        raise Interrupted(2)
+
+    monkeypatch.setattr("lotnet.commands.ablate.train", note)
+    with pytest.raises(Interrupted):
+        _finish(run, "cpu", Console(quiet=True))
 
 
 def test_the_list_and_what_is_wrong(

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,13 +85,14 @@ def test_resuming_what_is_finished_repeats_nothing_and_prints_it_again(root: Pat
     for words in ("mean ± standard deviation of 2 seeds", "teacher", "difference", "108/255", "not proved constant"):
         assert words in out
     assert "epoch" not in out
+    assert out.count("is done already") == 2
     assert main(["selftrain", "--resume", str(root / "seed-7"), "--json"]) == 0
     assert [result["seed"] for result in json.loads(capsys.readouterr().out)["seeds"]] == [7]
 
 
 def test_stopped_in_the_students_training_it_goes_on_to_the_same_bits(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
-    command = [sys.executable, "-m", "lotnet.cli", "selftrain", *TINY, "--out", str(path)]
+    command = [sys.executable, "-m", "lotnet", "selftrain", *TINY, "--out", str(path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     while not (path / "student/environment.json").exists() and process.poll() is None:
@@ -106,6 +108,23 @@ def test_stopped_in_the_students_training_it_goes_on_to_the_same_bits(root: Path
         assert all(torch.equal(one[name], other[name]) for name in one)
     found, expected = (json.loads((p / "selftraining.json").read_text()) for p in (path, root / "seed-0"))
     assert found == expected
+
+
+def test_a_student_is_not_kept_for_other_labels_than_it_learned_from(root: Path, tmp_path: Path, capsys) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(root / "seed-0", path)
+    (path / "selftraining.json").write_text("{")
+    for gone, words in (
+        ((), "is damaged or of another version: delete it"),
+        (("selftraining.json", "pseudo-labels.json"), "student was trained on pseudo-labels that are gone: delete it"),
+    ):
+        for name in gone:
+            (path / name).unlink()
+        assert main(["selftrain", "--resume", str(path)]) == 2
+        sentence = capsys.readouterr().err
+        assert words in sentence and sentence.count("\n") == 1
+    assert main(["selftrain", "--out", str(path)]) == 2
+    assert f"exists: continue it with --resume {path}" in capsys.readouterr().err
 
 
 def test_a_stage_is_not_a_training_of_its_own(root: Path, capsys) -> None:
@@ -173,7 +192,8 @@ def test_what_the_paper_prints_can_be_read() -> None:
         ("--labeled 0.1", "did you mean --labelled?"),
         ("--resume nowhere", "nowhere holds no self-training"),
         ("--resume nowhere --labelled 0.2", "leave --labelled out"),
-        ("--out .", "exists: continue it with --resume"),
+        ("--out .", "no self-training: choose another --out"),
+        ("--limit 20", "add images of that class, or raise --limit"),
     ],
 )
 def test_bad_input_is_one_sentence(line: str, sentence: str, tmp_path: Path, monkeypatch, capsys) -> None:

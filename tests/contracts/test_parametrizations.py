@@ -89,7 +89,7 @@ def _one_row(weight: Tensor) -> Tensor:
 
 
 HARD_WEIGHTS = {"zero": _zero, "rank one": _rank_one, "one row": _one_row} | {
-    f"scale {scale:g}": lambda weight, scale=scale: scale * weight for scale in (1e-6, 1e-3, 1.0, 1e3, 1e6)
+    f"scale {scale:g}": lambda weight, scale=scale: scale * weight for scale in (1e-15, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e15)
 }
 
 
@@ -200,7 +200,7 @@ class Young(Parametrization):
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         bound = (weight.abs().sum((1, 2, 3)).max() * weight.abs().sum((0, 2, 3)).max()).sqrt()
-        return Kernel(weight / bound, geometry.padding_mode)
+        return Kernel(weight / torch.where(bound > 0, bound, 1), geometry.padding_mode)
 
 
 def test_a_new_parametrization_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,3 +222,5 @@ def test_the_suite_would_notice_a_broken_law(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"unknown parametrization 'lott': choose one of lot, soc, cayley"):
         parametrization("lott")
+    with pytest.raises(InputError, match=r"an object, not the class LOT: write LOT\(\)"):
+        parametrization(PARAMETRIZATIONS["lot"])  # type: ignore[arg-type]

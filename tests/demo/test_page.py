@@ -91,3 +91,19 @@ def test_what_cannot_be_read_is_one_sentence(tab: Any, tmp_path: Path) -> None:
     tab.wait_for_selector("#problem:not([hidden])")
     assert tab.inner_text("#problem") == "The image is larger than 16 MB: scale it down first."
     assert tab.is_hidden("#answer")
+
+
+def test_a_refused_file_leaves_no_earlier_picture_beside_the_complaint(tab: Any, digit: Path, tmp_path: Path) -> None:
+    tab.set_input_files("#file", digit)
+    tab.wait_for_selector("#preview:not([hidden])")
+    large = tmp_path / "large.png"
+    large.write_bytes(bytes(LARGEST_UPLOAD + 1))
+    tab.set_input_files("#file", large)
+    tab.wait_for_selector("#problem:not([hidden])")
+    assert tab.is_hidden("#preview") and tab.is_visible("#invite") and tab.is_hidden("#attack-card")
+    # The next picture starts with its own attack, and not with what is left of an earlier one.
+    tab.route("**/attack*", lambda route: None)
+    tab.set_input_files("#file", digit)
+    tab.wait_for_selector("#preview:not([hidden])")
+    assert tab.inner_text("#verdict") == "Attacking ..." and tab.get_attribute("#after", "src") is None
+    tab.unroute_all(behavior="ignoreErrors")

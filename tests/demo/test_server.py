@@ -117,8 +117,14 @@ def test_a_port_that_is_taken_is_one_sentence(folder: Path, capsys) -> None:
     assert "0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "::1"])  # the second is reserved for examples
+def test_a_host_that_is_not_here_is_one_sentence(folder: Path, host: str, capsys) -> None:
+    assert main(["demo", str(folder), "--host", host, "--port", "0"]) == 2
+    assert "choose another --host" in capsys.readouterr().err
+
+
 def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
-    command = [sys.executable, "-u", "-m", "lotnet.cli", "demo", str(folder), "--port", "0"]
+    command = [sys.executable, "-u", "-m", "lotnet", "demo", str(folder), "--port", "0"]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -120,6 +120,11 @@ def test_bad_input() -> None:
         MaxMin()(torch.zeros(1, 3, 2, 2))
     with pytest.raises(InputError, match=r"takes 8 channels, not a tensor of shape .*: set channels to match"):
         Householder(8)(torch.zeros(1, 2, 3, 3))  # would be broadcast, a fourfold copy
+    for layer in (MaxMin(), Householder(8)):
+        with pytest.raises(InputError, match=r"not a tensor of shape \(8,\)"):
+            layer(torch.zeros(8))
+    with pytest.raises(InputError, match="channels must be one whole number, at least 1, not 0"):
+        Householder(0)
     for channels, order in ((3, 1), (4, 3), (4, 0)):
         with pytest.raises(InputError, match="even number of channels and order 1 or 2"):
             Householder(channels, order)

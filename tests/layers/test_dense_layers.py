@@ -44,6 +44,18 @@ def test_a_dense_layer_takes_vectors_of_its_size(kind: type[nn.Module]) -> None:
             layer(torch.zeros(shape))
     with pytest.raises(InputError, match="divide 8-bit images by 255"):
         layer(torch.zeros(1, 4, dtype=torch.uint8))
+    with pytest.raises(InputError, match="out_features must be one whole number, at least 1, not 0"):
+        kind(4, 0)
+
+
+@pytest.mark.parametrize("kind", (OrthogonalLinear, NormalizedLinear))
+def test_a_weight_that_is_not_finite(kind: type[nn.Module]) -> None:
+    layer = kind(4, 3)
+    with torch.no_grad():
+        next(layer.parameters()).view(-1)[0] = torch.nan
+    for training in (True, False):
+        with pytest.raises(InputError, match="has NaN or infinite entries"):
+            layer.train(training)(torch.zeros(1, 4))
 
 
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))

@@ -123,6 +123,12 @@ def test_image_size_in_three_spellings(model: nn.Sequential, frozen: FrozenModel
         assert freeze(model, size).checksum() == frozen.checksum()
     with pytest.raises(InputError, match=r"pass image_size as \(channels, height, width\)"):
         freeze(nn.Sequential(MaxMin()), 8)
+    for first in (nn.Flatten(), InvertibleDownsampling(2)):  # what comes after them says nothing of the image
+        with pytest.raises(InputError, match=r"pass image_size as \(channels, height, width\)"):
+            freeze(nn.Sequential(first, OrthogonalConv2d(12, 12, 3)), 8)
+    for size in ("8", 8.0, -8, (0, 8)):
+        with pytest.raises(InputError, match=r"pass whole numbers of at least 1"):
+            freeze(model, size)
     assert freeze(nn.Sequential(MaxMin()), (2, 8, 8)).input_shape == (2, 8, 8)
 
 

@@ -78,6 +78,20 @@ def test_starts_at_the_identity_when_channels_are_equal_and_at_random_otherwise(
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize("training", (True, False))
+def test_no_image_at_all(training: bool) -> None:
+    layer = OrthogonalConv2d(2, 4, 3).train(training)
+    assert layer(torch.zeros(0, 2, 6, 6)).shape == (0, 4, 6, 6)
+
+
+def test_functional_transforms_of_a_layer_in_evaluation() -> None:
+    layer = randomize(OrthogonalConv2d(2, 2, 3)).eval()
+    x = torch.randn(3, 2, 4, 4)
+    found = torch.func.jacrev(layer)(x[:1]).view(32, 32)
+    assert torch.allclose(found, dense(layer, (2, 4, 4), torch.float32), atol=1e-5)
+    assert torch.allclose(torch.func.vmap(layer)(x[:, None])[:, 0], layer(x), atol=1e-6)
+
+
 def test_only_weight_and_bias_are_stored() -> None:
     layer = OrthogonalConv2d(2, 4, 3).eval()
     layer(torch.randn(1, 2, 5, 5))
@@ -269,7 +283,7 @@ def test_wrong_channels() -> None:
         OrthogonalConv2d(3, 4, 3),
         torch.zeros(1, 2, 8, 8),
     )
-    refuse(r"images with 3 channels", OrthogonalConv2d(3, 4, 3), torch.zeros(3, 8, 8))
+    refuse(r"images with 3 channels .*: one image is a batch of one", OrthogonalConv2d(3, 4, 3), torch.zeros(3, 8, 8))
 
 
 def test_a_side_that_the_stride_does_not_divide() -> None:
@@ -306,12 +320,13 @@ def test_whole_numbers_are_refused() -> None:
     (
         ({"parametrization": "loot"}, r"unknown parametrization 'loot': choose one of lot, soc"),
         ({"padding_mode": "reflect"}, r"unknown padding_mode 'reflect': choose zeros or circular"),
-        ({"stride": 0}, r"stride must be at least 1"),
+        ({"stride": 0}, r"stride must be one whole number, at least 1, not 0"),
+        ({"kernel_size": (3, 3)}, r"kernel_size must be one whole number, at least 1, not \(3, 3\)"),
     ),
 )
 def test_arguments_that_make_no_layer(arguments: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        OrthogonalConv2d(2, 2, 3, **arguments)
+        OrthogonalConv2d(**{"in_channels": 2, "out_channels": 2, "kernel_size": 3} | arguments)
 
 
 def test_a_zero_kernel_is_the_zero_map_and_can_be_trained() -> None:

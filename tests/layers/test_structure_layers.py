@@ -42,6 +42,17 @@ def test_normalize_needs_a_positive_std(std: float | list[float]) -> None:
         Normalize([0.0, 0.0], std)
 
 
+@pytest.mark.parametrize("mean", (0.5, [], [math.nan], [[0.5]]))
+def test_normalize_needs_a_list_of_means(mean: float | list[float]) -> None:
+    with pytest.raises(InputError, match=r"a finite mean for each channel, .* pass a list"):
+        Normalize(mean, 0.5)
+
+
+def test_normalize_takes_tensors() -> None:
+    layer = Normalize(torch.tensor([0.1, 0.2]), torch.tensor(0.25))
+    assert layer.std.tolist() == [0.25] * 2 and layer.in_channels == 2
+
+
 def test_normalize_says_what_images_it_takes() -> None:
     for shape in ((1, 1, 4, 4), (3, 4, 4), (1, 4, 4, 3)):
         with pytest.raises(InputError, match=r"images with 3 channels"):
@@ -80,6 +91,9 @@ def test_a_residual_with_a_shortcut() -> None:
     assert torch.allclose(layer.frozen((2, 6, 6), torch.float32)(x), layer(x), atol=1e-4)
     with pytest.raises(InputError, match=r"adds shapes .* give it a shortcut"):
         ConvexResidual(block).frozen((2, 6, 6), torch.float32)
+    for channels in (8, 1):  # one would be broadcast
+        with pytest.raises(InputError, match=r"adds shapes .* give it a shortcut"):
+            ConvexResidual(OrthogonalConv2d(2, channels, 3))(x)
 
 
 @pytest.mark.parametrize("mix", (0.0, 1.0, -0.5, math.nan))
@@ -101,6 +115,21 @@ def test_invertible_downsampling_moves_entries(stride: int) -> None:
 def test_downsampling_needs_divisible_sides() -> None:
     with pytest.raises(InputError, match=r"images of 5 x 6 cannot be downsampled by 2: resize"):
         InvertibleDownsampling(2)(torch.zeros(1, 1, 5, 6))
+    with pytest.raises(InputError, match=r"takes batches of images .* one image is a batch of one"):
+        InvertibleDownsampling(2)(torch.zeros(1, 6, 6))
+
+
+@pytest.mark.parametrize("kind", (InvertibleDownsampling, AveragePool, MaxPool))
+@pytest.mark.parametrize("size", (0, -2, (2, 2), 2.0))
+def test_windows_have_one_whole_side(kind: type[nn.Module], size: object) -> None:
+    with pytest.raises(InputError, match="must be one whole number, at least 1"):
+        kind(size)
+
+
+@pytest.mark.parametrize("kind", (AveragePool, MaxPool))
+def test_a_pool_needs_a_window(kind: type[nn.Module]) -> None:
+    with pytest.raises(InputError, match=r"images of 6 x 2 have no window of 3 x 3: use a smaller size"):
+        kind(3)(torch.zeros(1, 1, 6, 2))
 
 
 def test_centering_uses_the_batch_in_training_and_a_constant_in_evaluation() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from literal_lot import literal_transfers, newton_polar
+from lotnet.errors import InputError
 from lotnet.linalg import sylvester
 from lotnet.linalg.fourier import transfer
 from lotnet.linalg.polar import (
@@ -327,7 +328,7 @@ def test_a_schedule_stays_in_the_envelope_and_arrives(exponent: float, digits: f
 def test_more_accuracy_takes_more_steps() -> None:
     lengths = [len(schedule(lower, 1e-5)) for lower in (1.0, 0.5, 1e-1, 1e-2, 1e-3, 1e-6, 1e-12)]
     assert lengths == sorted(lengths)
-    assert len(schedule(0.02, 1e-5)) <= 5  # four quintics and the cubic, as numerics.md has it
+    assert len(schedule(0.02, 1e-5)) <= 5  # four quintics and the cubic
 
 
 @pytest.mark.parametrize("lower", (1e-4, 0.01, 0.3, 0.9))
@@ -340,6 +341,12 @@ def test_the_best_quintic_equioscillates(lower: float) -> None:
 
 
 def test_bad_schedules_are_refused() -> None:
-    for lower, tolerance in ((0.0, 0.1), (1.1, 0.1), (0.5, 0.0), (0.5, 1.0), (math.nan, 0.1)):
-        with pytest.raises(ValueError, match="a schedule needs"):
+    for lower, tolerance in ((0.0, 0.1), (1.1, 0.1), (0.5, 0.0), (0.5, 1e-17), (0.5, 1.0), (math.nan, 0.1)):
+        with pytest.raises(InputError, match="a schedule needs"):
             schedule(lower, tolerance)
+
+
+@pytest.mark.parametrize("lower", (1.0, 0.9, 0.3, 1e-2, 1e-15))
+def test_the_finest_tolerance_is_reached(lower: float) -> None:
+    steps = schedule(lower, 1e-16)  # one that could not be reached would be tried for ever
+    assert abs(envelope(steps, torch.tensor([lower, 1.0], dtype=torch.float64))[-1] - 1).max() <= 1e-15

@@ -9,6 +9,7 @@ from torch import nn
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Normalize, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.models import MODELS, Images, LipConvnet, LipResNet18, describe, parameter_count
+from lotnet.parametrizations import SOC
 
 COLOUR = Images(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
 
@@ -65,7 +66,15 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipConvnet(channels=3), "even"),
         (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),
         (lambda: LipConvnet(channels=2).build(dataclasses.replace(COLOUR, classes=500)), "more channels"),
-        (lambda: LipConvnet(options={"nope": 1}).build(COLOUR), "no setting"),
+        (
+            lambda: LipConvnet(options={"nope": 1}).build(COLOUR),
+            "lot has no setting nope: choose among tolerance, cond",
+        ),
+        (lambda: LipConvnet(parametrization="bcop", options={"a": 1}).build(COLOUR), "leave out model.options"),
+        (lambda: LipConvnet(options={"condition": 0.0}).build(COLOUR), "condition from 1 to 1e15"),
+        (lambda: LipConvnet(parametrization="soc", options={"terms": 2.5}).build(COLOUR), "whole number of terms"),
+        (lambda: LipConvnet(activation="relu"), "unknown activation 'relu': choose one of maxmin, hh1, hh2"),
+        (lambda: LipResNet18(head="softmax"), "unknown head"),
         (lambda: LipConvnet(parametrization="nope").build(COLOUR), "unknown parametrization"),
         (lambda: LipResNet18().build(dataclasses.replace(COLOUR, height=20, width=20)), "multiple of 8"),
     ],
@@ -73,6 +82,13 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
 def test_what_cannot_be_built_is_a_sentence(make, word: str) -> None:
     with pytest.raises(InputError, match=word):
         make()
+
+
+def test_a_setting_that_counts_is_a_whole_number_again() -> None:
+    """A command line turns every number of `options` into a float."""
+    model = LipConvnet(channels=2, parametrization="soc", head="lln", options={"terms": 4.0}).build(COLOUR)
+    assert convolution(layers(model)[0]).parametrization == SOC(terms=4)
+    assert model(torch.rand(1, 3, 32, 32)).shape == (1, 10)
 
 
 @pytest.mark.parametrize("kind", MODELS)

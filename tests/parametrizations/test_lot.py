@@ -1,9 +1,12 @@
 """LOT as a layer is the paper's Algorithm 1, where that has converged: values and gradients."""
 
+import math
+
 import pytest
 import torch
 
 from literal_lot import LiteralLOT, literal_lot
+from lotnet.errors import InputError
 from lotnet.layers import OrthogonalConv2d
 from lotnet.parametrizations import LOT, Geometry
 
@@ -46,3 +49,15 @@ def test_ten_steps_of_the_paper_leave_an_ill_conditioned_kernel_contractive() ->
     ours = torch.linalg.svdvals(LOT().operator(weight, Geometry(3, 3, 1, 1, 1)).apply(impulses).flatten(1))
     assert literal[-1] < 0.1 and literal[0] <= 1 + 1e-12
     assert ours[-1] >= 1 - 1e-5 and ours[0] <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("tolerance", (0.0, -1.0, 1e-17, 1.0, math.nan))
+def test_a_tolerance_that_no_iteration_reaches_is_refused(tolerance: float) -> None:
+    with pytest.raises(InputError, match="tolerance from 1e-16 to below 1"):
+        LOT(tolerance=tolerance)
+
+
+@pytest.mark.parametrize("condition", (0.0, -3.0, 0.5, math.inf, math.nan))
+def test_a_condition_number_is_at_least_one(condition: float) -> None:
+    with pytest.raises(InputError, match="condition from 1 to 1e15"):
+        LOT(condition=condition)

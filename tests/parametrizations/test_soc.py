@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, transfer
 from lotnet.parametrizations import SOC, Geometry
 from lotnet.parametrizations.operators import Operator, Series
@@ -121,3 +122,10 @@ def test_a_symmetric_kernel_is_the_identity_and_can_be_left() -> None:
     assert torch.equal(y, x)
     (y * torch.randn_like(y)).sum().backward()
     assert weight.grad is not None and torch.isfinite(weight.grad).all() and weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("terms", (0, -1, 2.5))
+def test_terms_are_counted(terms: float) -> None:
+    for settings in ({"terms": terms}, {"frozen_terms": terms}):
+        with pytest.raises(InputError, match="a whole number of terms, at least 1"):
+            SOC(**settings)

@@ -137,6 +137,10 @@ def test_what_is_damaged_or_too_new_is_refused(shelf: Path, tmp_path: Path) -> N
         lotnet.from_pretrained(copy("packed.json", json.dumps(settings | {"format": 99}).encode()))
     with pytest.raises(InputError, match="holds no frozen model"):
         lotnet.from_pretrained(tmp_path)
+    halved = copy("packed.json", (shelf / "tiny" / "packed.json").read_bytes())
+    (halved / "kernels.safetensors").unlink()
+    with pytest.raises(InputError, match="lotnet pack RUN --out"):
+        lotnet.from_pretrained(halved)
 
 
 _CHANGES = [{"model": {"kind": "vgg"}}, {"model": {}}, {"images": None}, {"classes": 3}, {"sha256": ""}]
@@ -156,6 +160,8 @@ def test_pack_replaces_nothing_but_a_packed_model(run: Path, tmp_path: Path, cap
     for out in (tmp_path, tmp_path / "thesis.tex"):
         assert main(["pack", str(run), "--out", str(out), "--limit", "5"]) == 2
         assert "is not a packed model: choose another --out" in capsys.readouterr().err
+    assert main(["pack", str(run), "--out", str(tmp_path / "thesis.tex" / "small"), "--limit", "5"]) == 2
+    assert "cannot make the folder" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -187,3 +193,15 @@ def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: 
         lotnet.save_pretrained(model, folder, run / "certificates.json")
     with pytest.raises(InputError, match="holds no certificates"):
         lotnet.save_pretrained(model, folder, run / "config.yaml")
+
+
+def test_what_cannot_be_saved_is_one_sentence_and_writes_nothing(model: FrozenModel, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="freeze it first"):
+        lotnet.save_pretrained(torch.nn.Linear(1, 1), tmp_path / "saved")
+    with pytest.raises(InputError, match="this dict holds no certificates"):
+        lotnet.save_pretrained(model, tmp_path / "saved", {"checksum": model.settings["checksum"]})
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="choose another"):
+            lotnet.save_pretrained(model, folder)

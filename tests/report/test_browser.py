@@ -37,8 +37,9 @@ class Made:
                 folder / "second", test.labels, seed=1, scale=0.6, model={"kind": "lipconvnet", "channels": 64}
             ),
         ]
-        right = [i["index"] for i in read(self.runs[0])["images"] if i["prediction"] == i["label"]]
-        add_attacks(self.runs[0], test, right[:5])
+        right = [i for i in read(self.runs[0])["images"] if i["prediction"] == i["label"]]
+        most = max(right, key=lambda i: i["radius_float"])  # on two shelves: the most robust, and the attacked
+        add_attacks(self.runs[0], test, [i["index"] for i in (*right[:4], most)])
         self.page = folder / "report.html"
         self.page.write_text(render(collect(self.runs), test, 36 / 255))
 
@@ -127,6 +128,10 @@ def test_the_curve_is_read_and_set_with_the_pointer(page, made: Made) -> None:
 
 def test_the_gallery_is_filtered_by_kind_class_and_run(page, made: Made) -> None:
     assert visible_cards(page).count() == 12
+    for width in (1280, 375):  # beside an attacked image stands its neighbour, and both are as large as the others
+        page.set_viewport_size({"width": width, "height": 800})
+        widths = [image.bounding_box()["width"] for image in visible_cards(page).locator("img").all()]
+        assert len(widths) == 13 and max(widths) < 1.2 * min(widths)
     for label, name in ((3, "cat"), (8, "ship")):
         page.locator("select[name=label]").select_option(name)
         assert {card.get_attribute("data-label") for card in visible_cards(page).all()} == {str(label)}

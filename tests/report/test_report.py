@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_several_runs_stand_side_by_side(test_images: Split, tmp_path: Path) -> 
     page = (tmp_path / "both.html").read_text()
     for run in (one, other):  # of one name: told apart by their paths
         assert row(page, str(run))[2] == f"{certified_share(run, 36 / 255):.2%}"
-    assert "different numbers of images" in page
+    assert "different numbers of images" in page and ", LOT layers" in page
     assert row(page, "seed")[1:] == ["0", "1"] and '<tr class="changed"><th scope="row">seed</th>' in page
 
 
@@ -173,6 +174,9 @@ def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -
     (other / "environment.json").write_text(json.dumps(larger))
     assert "3 x 16 x 16" in sentence(run, other)
     (other / "environment.json").write_text(json.dumps(environment))
+    os.utime(run / "certificates.json", (0, 0))
+    assert f"went on after it was certified: make its certificates again with `lotnet certify {run}`" in sentence(run)
+    (run / "certificates.json").touch()
     for broken in ({"format": 9}, {"images": []}, {"summary": {}}, {"audit": [{}]}, {"checksum": None}):
         (other / "certificates.json").write_text(json.dumps(certificates | broken))
         assert f"make it again with `lotnet certify {other}`" in sentence(other)

@@ -24,7 +24,7 @@ TINY = [
 
 def start(*arguments: str, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """`lotnet ...` as a person would start it, on one thread."""
-    command = [sys.executable, *(launcher or ("-m", "lotnet.cli")), *arguments]
+    command = [sys.executable, *(launcher or ("-m", "lotnet")), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

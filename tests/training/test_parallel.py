@@ -22,7 +22,7 @@ RESNET = [
     "--trainer.epochs=10",
     "--limit=40",
 ]
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "lotnet.cli")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "lotnet")
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ gradient is ten times smaller than the image. A neuron of a 1-Lipschitz network 
 the image stays within ten units, a faint one, and pictures stretch its contrast.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lotnet.analysis.picture import figure, png
+from lotnet.analysis.picture import figure, heading, png
 from lotnet.errors import InputError
 
 STEPS = 500
@@ -68,6 +69,18 @@ def neurons_of(model: nn.Sequential, layer: int, shape: tuple[int, int, int]) ->
         return model[1 : layer + 1](next(model.parameters()).new_zeros(1, *shape)).numel()
 
 
+def check(steps: int, step: float, decay: float) -> None:
+    """Whether the ascent goes anywhere and ends."""
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, not {steps}")
+    if not step > 0:
+        raise InputError(f"the step is {step}: give a positive one")
+    if not 0 <= decay * step < 2:
+        raise InputError(
+            f"a decay of {decay} with steps of {step} ends nowhere: their product must be from 0 to below 2"
+        )
+
+
 def maximise(
     model: nn.Sequential,
     layer: int,
@@ -98,7 +111,10 @@ def maximise(
         (gradient,) = torch.autograd.grad(values(x).sum(), x)
         x = (x + step * (gradient - decay * x)).detach()
         progress()
-    return Features(layer, tuple(neurons), before, response(x), x.cpu())
+    after = response(x)
+    if not bool(x.isfinite().all()) or not all(map(math.isfinite, after)):
+        raise InputError(f"the ascent left the range of numbers in {steps} steps of {step}: give a smaller --step")
+    return Features(layer, tuple(neurons), before, after, x.cpu())
 
 
 def draw(found: dict[str, Features], columns: int = 4) -> bytes:
@@ -107,7 +123,7 @@ def draw(found: dict[str, Features], columns: int = 4) -> bytes:
     rows = -(-max(len(images) for images in blocks.values()) // columns)
     picture = figure(0.95 * columns * len(blocks) + 0.3 * len(blocks), 0.95 * rows + 0.5)
     for part, (name, images) in zip(picture.subfigures(1, len(blocks), squeeze=False)[0], blocks.items(), strict=True):
-        part.suptitle(name, fontsize=9)
+        part.suptitle(heading(name, 48), fontsize=9)
         places = part.subplots(rows, columns, squeeze=False).flatten()
         for place in places:
             place.axis("off")

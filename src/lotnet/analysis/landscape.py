@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from lotnet.analysis.picture import figure, png
+from lotnet.analysis.picture import figure, heading, png
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear, OrthogonalConv2d
@@ -127,7 +127,7 @@ def draw(surfaces: dict[str, Landscape]) -> bytes:
         drawn = square.contourf(surface.steps, surface.steps, surface.loss, levels=levels, cmap="viridis")
         square.contour(surface.steps, surface.steps, surface.loss, levels=levels, colors="white", linewidths=0.4)
         square.plot(0, 0, "r+")
-        square.set_title(name, fontsize=9)
+        square.set_title(heading(name, 34), fontsize=9)
         square.set_aspect("equal")
     picture.colorbar(drawn, ax=list(squares), label="loss", shrink=0.85)
     return png(picture)

@@ -22,6 +22,9 @@ from lotnet.parametrizations.base import Geometry
 from lotnet.parametrizations.lot import LOT, matrices
 
 PAPER_STEPS = 10
+OBSERVED = 8
+"""The step after which the paper finds every largest singular value above 0.9999."""
+_ROUNDING = 1e-12
 _TOGETHER = 64  # matrices at a time, which bounds the memory
 
 
@@ -115,6 +118,20 @@ def _extremes(sequences: list[Iterator[Tensor]]) -> Convergence:
         largest.append(max(float(s[:, 0].max()) for s in values))
         smallest.append(min(float(s[:, -1].min()) for s in values))
     return Convergence(tuple(largest), tuple(smallest))
+
+
+def observed(layers: list[LayerConvergence]) -> str:
+    """The paper's observation, in one sentence, as it is measured here."""
+    least = min(layer.paper.largest[OBSERVED] for layer in layers)
+    pairs = [pair for layer in layers for pair in zip(layer.paper.largest, layer.bound, strict=True)]
+    excess = max((value - bound for value, bound in pairs if bound is not None), default=None)
+    if excess is None:
+        rest = "which has no bound, as every layer has a singular matrix"
+    elif excess <= 0:
+        rest = "and at no step above its bound"
+    else:
+        rest = f"and above its bound by at most {excess:.0e}" + (", which is rounding" if excess <= _ROUNDING else "")
+    return f"The paper's largest value is at least {least:.6f} in every layer after {OBSERVED} steps, {rest}."
 
 
 def draw(layers: list[LayerConvergence]) -> bytes:

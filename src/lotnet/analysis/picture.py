@@ -4,6 +4,7 @@ Needs matplotlib, which is imported here and nowhere else: the caller turns its 
 """
 
 import io
+import textwrap
 from typing import Any
 
 
@@ -12,6 +13,11 @@ def figure(width: float, height: float) -> Any:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def heading(name: str, width: int) -> str:
+    """A name over as many lines as it takes: the path of a run would run into the next square."""
+    return "\n".join(textwrap.wrap(name, width))
 
 
 def png(figure: Any) -> bytes:

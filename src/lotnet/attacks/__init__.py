@@ -1,7 +1,7 @@
 """What must never beat a certificate. Every attack takes a callable from images in [0, 1] to logits."""
 
 from lotnet.attacks.accuracy import LInfAccuracy, linf_accuracy
-from lotnet.attacks.autoattack import auto_attack_l2
+from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
 from lotnet.attacks.pgd import nearest_boundary, pgd_l2, pgd_linf
@@ -24,6 +24,7 @@ __all__ = [
     "onto_sphere",
     "pgd_l2",
     "pgd_linf",
+    "require_auto_attack",
     "rounding_search",
     "squared_distance",
 ]

@@ -1,5 +1,7 @@
 """AutoAttack in l2, by the package pyautoattack."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +21,17 @@ class _Single(nn.Module):
         return self.model(x.to(self.dtype)).float()
 
 
+def require_auto_attack() -> Any:
+    """The package's class, or one sentence about the extra that has it: worth asking before long work, not after."""
+    try:
+        from pyautoattack import AutoAttack
+    except ImportError:
+        raise InputError(
+            "AutoAttack needs the package pyautoattack: install it with `pip install lotnet[attacks]`"
+        ) from None
+    return AutoAttack
+
+
 def auto_attack_l2(
     model: Model,
     images: Tensor,
@@ -36,12 +49,7 @@ def auto_attack_l2(
     fails, the image is returned as it came. It keeps to the radius up to float32 rounding only. Models of fewer than
     four classes do without its targeted APGD, images of fewer than five pixels a side without Square.
     """
-    try:
-        from pyautoattack import AutoAttack
-    except ImportError:
-        raise InputError(
-            "AutoAttack needs the package pyautoattack: install it with `pip install lotnet[attacks]`"
-        ) from None
+    standard = require_auto_attack()
     if isinstance(radius, Tensor) and radius.ndim:
         alone = [
             auto_attack_l2(model, x[None], y[None], float(r), steps=steps, queries=queries, seed=seed)
@@ -51,7 +59,7 @@ def auto_attack_l2(
     single = _Single(model, images.dtype)
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
-    attack = AutoAttack(single, norm="L2", eps=float(radius), seed=seed, device=images.device)
+    attack = standard(single, norm="L2", eps=float(radius), seed=seed, device=images.device)
     # The targeted attacks count down from the runner-up: there must be that many other classes.
     attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = min(9, classes - 1)
     attack.apgd.n_iter = attack.apgd_targeted.n_iter = attack.fab.n_iter = steps

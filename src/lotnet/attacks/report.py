@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lotnet.attacks.accuracy import standing
-from lotnet.attacks.autoattack import auto_attack_l2
+from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
 from lotnet.attacks.pgd import pgd_l2, pgd_linf
@@ -47,6 +47,14 @@ class AttackReport:
         lists = {name: [item.to_dict() for item in getattr(self, name)] for name in ("counterexamples", "nearest")}
         return vars(self) | lists
 
+    def without_pixels(self) -> dict[str, Any]:
+        """The same, for a screen: `attacks.json` has the images that were found."""
+        whole = self.to_dict()
+        for name in ("counterexamples", "nearest"):
+            kept = [{key: item[key] for key in item if key not in ("image", "perturbed")} for item in whole[name]]
+            whole[name] = kept
+        return whole
+
 
 def attack_report(
     model: FrozenModel,
@@ -65,6 +73,8 @@ def attack_report(
     progress: Callable[[str], None] = lambda stage: None,
 ) -> AttackReport:
     """Attack a frozen model. `progress` hears the name of each stage before it starts."""
+    if auto_attack:
+        require_auto_attack()
     progress("certificates")
     if certificates is None:
         certificates = certify(model, images, labels, batch_size=batch_size)

@@ -49,8 +49,8 @@ class Certificates:
     lipschitz_bound: float
     """Proved, of the logits' features in pixels."""
     precision: str
-    not_finite: int
-    """Images with NaN or infinite pixels: radius 0."""
+    finite: Tensor
+    """Whether an image has neither NaN nor infinite pixels. One that has is never right, and its radius is 0."""
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -61,10 +61,15 @@ class Certificates:
             radii = (float(self.radii[claim][n]) for claim in ("plain", "real", "float"))
             yield Certificate(int(self.predictions[n]), label, float(self.margins[n]), *radii)
 
+    @property
+    def not_finite(self) -> int:
+        """Images with NaN or infinite pixels."""
+        return int((~self.finite).sum())
+
     def correct(self) -> Tensor:
         if self.labels is None:
             raise InputError("accuracies need labels: pass them to certify")
-        return self.predictions == self.labels
+        return self.finite & (self.predictions == self.labels)
 
     def accuracy(self, radius: float | None = None, claim: Claim = "float") -> float:
         """Share of images that are classified rightly and, if a radius is given, certified beyond it."""
@@ -81,28 +86,32 @@ def certify(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
     """Certificates of images with pixels in [0, 1] (b, c, h, w), by the float64 graph of a frozen model."""
-    _check(model, images)
+    if batch_size < 1:
+        raise InputError(f"a batch holds at least one image, not {batch_size}: give a larger batch_size")
+    _check(model, images, labels)
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
         warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=2)
+    if torch.backends.cuda.matmul.fp32_precision == "tf32":
+        warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=2)
     graph = model.astype(torch.float64)
     device = next(iter(model.buffers())).device
     graph = graph.to(device)
     limits = bounds(graph)
-    std = min((float(m.std.min()) for m in graph.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+    std = min((float(m.std.abs().min()) for m in graph.modules() if isinstance(m, FrozenNormalize)), default=1.0)
     parts = []
-    not_finite = 0
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
         for batch in images.split(batch_size):
             batch = batch.to(device, torch.float64)
             finite = batch.isfinite().flatten(1).all(dim=1)
-            not_finite += int((~finite).sum())
             logits = graph(torch.where(finite[:, None, None, None], batch, 0))
-            logits = torch.where(finite[:, None], logits, torch.nan)
-            parts.append([t.cpu() for t in certified_radii(logits, limits, std)])
+            known = finite & logits.isfinite().all(dim=1)
+            logits = torch.where(known[:, None], logits, torch.nan)  # no margin, so no radius
+            parts.append([t.cpu() for t in (*certified_radii(logits, limits, std), finite)])
             progress(len(batch))
-    predictions, margin, plain, real, program = (torch.cat(column) for column in zip(*parts, strict=True))
+    predictions, margin, plain, real, program, finite = (torch.cat(column) for column in zip(*parts, strict=True))
     radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": program}
-    return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", not_finite)
+    labels = None if labels is None else labels.cpu()
+    return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", finite)
 
 
 def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
@@ -131,17 +140,22 @@ def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor,
         smallest = (distance / limits.lipschitz * (1 - 16 * _U)).amin(dim=1)
         return torch.nan_to_num(smallest, nan=0.0, posinf=limits.reach).clamp(0.0, limits.reach)
 
-    plain = torch.nan_to_num((gaps / lam * std).amin(dim=1), nan=0.0).clamp_min(0.0)
+    plain = torch.nan_to_num((gaps / lam * std).amin(dim=1), nan=0.0, posinf=limits.reach).clamp(0.0, limits.reach)
     return prediction, torch.nan_to_num(gaps.amin(dim=1), nan=0.0), plain, radius(1), radius(2)
 
 
-def _check(model: FrozenModel, images: Tensor) -> None:
+def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
     if not isinstance(model, FrozenModel):
         raise InputError(
             f"a {type(model).__name__} cannot be certified: freeze it first with lotnet.freeze(model, image_size)"
         )
     if not model.is_intact():
-        raise InputError("the model's tensors were changed after freezing: freeze it again")
+        raise InputError("the model was changed after freezing: freeze it again")
+    # Here a number below the normal range is taken for zero, which no bound counts.
+    if float(torch.tensor(torch.finfo(torch.float64).tiny, dtype=torch.float64) / 2) == 0:
+        raise InputError(
+            "subnormal numbers are flushed to zero: call torch.set_flush_denormal(False) before certifying"
+        )
     if images.ndim != 4 or tuple(images.shape[1:]) != model.input_shape:
         raise InputError(
             f"the model was frozen for images of {model.input_shape}, not {tuple(images.shape[1:])}: "
@@ -154,3 +168,8 @@ def _check(model: FrozenModel, images: Tensor) -> None:
     finite = images[images.isfinite()]
     if finite.numel() and not (finite.min() >= 0 and finite.max() <= 1):
         raise InputError("pixels lie in [0, 1], and some of these do not: divide 8-bit images by 255 and clip")
+    if labels is not None and (labels.shape != images.shape[:1] or labels.is_floating_point()):
+        raise InputError(
+            f"{len(images)} images need as many labels, whole numbers, not a {labels.dtype} tensor of shape "
+            f"{tuple(labels.shape)}"
+        )

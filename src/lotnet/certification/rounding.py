@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
+from lotnet.frozen.base import largest_error
 from lotnet.frozen.model import FrozenModel, largest_input_norm
 from lotnet.frozen.pointwise import FrozenLinear
 from lotnet.linalg.bounds import norm_bound
@@ -46,6 +47,7 @@ def bounds(model: FrozenModel) -> Bounds:
     growth = float(gamma(head.weight.shape[1] + 1, unit_roundoff(torch.float64)))
     # As rounding_error, for each logit by itself: K products and a bias in any order; the last term is underflow.
     logit_error = growth * ((rows * float(read) + head.bias.abs()) * _SLACK) + 1e-290
+    logit_error = torch.where(logit_error < largest_error(torch.float64), logit_error, torch.inf)
     differences = head.weight[:, None, :] - head.weight[None, :, :]
     pairs = norm_bound(differences, dim=2) * _SLACK
     return Bounds(float(features.lipschitz_bound()), pairs, float(error), logit_error * _SLACK, reach)

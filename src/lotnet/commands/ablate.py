@@ -112,7 +112,7 @@ def _run(path: Path, config: RunConfig) -> Run:
 
 def _finish(run: Run, device: str, console: Console) -> None:
     """Train and certify as far as that is not done. Certificates are written last, so they say that all is."""
-    if (run.path / "certificates.json").is_file():
+    if run.is_finished() and (run.path / "certificates.json").is_file():
         console.print(f"{run.path} is done already", soft_wrap=True, highlight=False)
         return
     fabric = make_fabric(run.config.trainer, device)
@@ -161,9 +161,11 @@ def _list(console: Console, as_json: bool) -> None:
 
 
 def _show(console: Console, ablation: Ablation, rows: list[dict[str, Any]], config: RunConfig) -> None:
-    trainer = config.trainer
-    title = f"{rows[0]['images']} test images of {config.data.name}, claim B, after {trainer.epochs} epochs"
-    table = Table("variant", *_COLUMNS.values(), "mean radius", title=title)
+    epochs = "1 epoch" if config.trainer.epochs == 1 else f"{config.trainer.epochs} epochs"
+    title = f"% of {rows[0]['images']} test images of {config.data.name}, claim B, after {epochs}"
+    table = Table("variant", title=title)
+    for heading in (*_COLUMNS.values(), "mean radius"):
+        table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(row["variant"], *(f"{row[key]:.2f}" for key in _COLUMNS), f"{row['mean_radius']:.4f}")
         if row["paper"] is not None:

@@ -52,7 +52,7 @@ def _newton(arguments: list[str]) -> int:
             rows.append(newton.layer_convergence(name, layer, geometry))
     content = {"run": str(path), "layers": [asdict(row) for row in rows]}
     written = _write(_folder(options, [run]), "newton", content, lambda: newton.draw(rows), console)
-    _print(console, options.json, content, _newton_table(rows), written)
+    _print(console, options.json, content, _newton_table(rows), written, newton.observed(rows))
     return 0
 
 
@@ -68,6 +68,8 @@ def _landscape(arguments: list[str]) -> int:
     if options.split not in ("test", "train"):
         raise InputError(f"there is no split {options.split}: choose test or train")
     console, device = Console(stderr=options.json), choose_device(options.device)
+    if options.batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, not {options.batch_size}")
     runs = [Run.open(Path(path)) for path in options.runs]
     models = [run.best_model().to(device) for run in runs]
     surfaces: dict[str, landscape.Landscape] = {}
@@ -96,7 +98,7 @@ def _landscape(arguments: list[str]) -> int:
         ],
     }
     written = _write(_folder(options, runs), "landscape", content, lambda: landscape.draw(surfaces), console)
-    table = Table("network", "loss", "smallest", "largest", "local minima", title="Loss around each network")
+    table = _by_network("Loss around each network", "loss", "smallest", "largest", "local minima")
     for name, surface in surfaces.items():
         values = [value for row in surface.loss for value in row]
         table.add_row(name, *(f"{x:.4f}" for x in (surface.centre, min(values), max(values))), str(surface.minima()))
@@ -114,6 +116,7 @@ def _features(arguments: list[str]) -> int:
     parser.add_argument("--decay", type=float, default=features.DECAY, help="Pull towards the mean colour.")
     parser.add_common("seed")
     options = parser.read(arguments)
+    features.check(options.steps, options.step, options.decay)
     console, device = Console(stderr=options.json), choose_device(options.device)
     runs = [Run.open(Path(path)) for path in options.runs]
     plans = []
@@ -152,7 +155,7 @@ def _features(arguments: list[str]) -> int:
     images = {f"images.{n}": item.images.contiguous() for n, item in enumerate(found.values())}
     write_whole(folder / "features.safetensors", save(images))
     written = _write(folder, "features", content, lambda: features.draw(found), console)
-    table = Table("network", "layer", "neurons", "noise", "image", title="Mean value over norm of the input")
+    table = _by_network("Mean value over norm of the input", "layer", "neurons", "noise", "image")
     for name, item in found.items():
         means = (sum(values) / len(values) for values in (item.before, item.after))
         table.add_row(name, str(item.layer), str(len(item.neurons)), *(f"{mean:.3f}" for mean in means))
@@ -216,26 +219,41 @@ def _write(folder: Path, name: str, content: dict[str, Any], draw: Callable[[], 
     return [str(folder / f"{name}.json"), str(folder / f"{name}.png")]
 
 
-def _print(console: Console, as_json: bool, content: dict[str, Any], table: Table, written: list[str]) -> None:
+def _print(
+    console: Console, as_json: bool, content: dict[str, Any], table: Table, written: list[str], sentence: str = ""
+) -> None:
     if as_json:
         print(json.dumps({"written": written, **content}, allow_nan=False))
         return
     console.print(table)
+    if sentence:
+        console.print(sentence, soft_wrap=True, highlight=False)
     console.print(f"Written: {', '.join(written)}", soft_wrap=True, highlight=False)
+
+
+def _by_network(title: str, *headings: str) -> Table:
+    """A long path is folded, not cut: its end tells runs apart."""
+    table = Table(title=title)
+    table.add_column("network", overflow="fold")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def _newton_table(rows: list[newton.LayerConvergence]) -> Table:
     """One row for each layer; the JSON file has every step. It fits 80 columns."""
-    table = Table(title="Singular values over all frequencies: the paper's iteration after 8 steps, and ours")
-    ours = {len(row.ours.largest) - 1 for row in rows}
-    after = f"ours, {'-'.join(str(steps) for steps in sorted(ours))}"
-    for heading in ("layer", "cond.", "largest", "bound", "smallest", f"{after}:\nlargest", "\nsmallest"):
-        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    lengths = sorted({len(row.ours.largest) - 1 for row in rows})
+    ours = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+    table = Table(title=f"Singular values: {newton.OBSERVED} of the paper's steps, and {ours} of ours")
+    columns = ("\nlayer", "\ncond.", "paper's\nlargest", "its\nbound", "paper's\nsmallest")
+    for heading in (*columns, "our\nlargest", "our\nsmallest"):
+        table.add_column(heading, justify="left" if heading == "\nlayer" else "right")
     for row in rows:
         condition = "singular" if row.condition is None else f"{row.condition:.3g}"
-        bound = "infinite" if row.bound[8] is None else f"{row.bound[8]:.5g}"
+        bound = "infinite" if row.bound[newton.OBSERVED] is None else f"{row.bound[newton.OBSERVED]:.5g}"
         paper, end = row.paper, row.ours
-        values = (paper.largest[8], bound, paper.smallest[8], end.largest[-1], end.smallest[-1])
+        step = newton.OBSERVED
+        values = (paper.largest[step], bound, paper.smallest[step], end.largest[-1], end.smallest[-1])
         table.add_row(row.name, condition, *(v if isinstance(v, str) else f"{v:.6f}" for v in values))
     return table
 

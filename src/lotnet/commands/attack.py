@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lotnet import results
-from lotnet.attacks import AttackReport, attack_report, linf_accuracy
-from lotnet.commands.certify import bar, parse_radius
+from lotnet.attacks import AttackReport, attack_report, linf_accuracy, require_auto_attack
+from lotnet.commands.certify import bar, check_counts, parse_radius
 from lotnet.commands.opening import MODEL, Opened, choose_device, open_model, tensors
 from lotnet.errors import InputError
 from lotnet.files import write_whole
@@ -39,19 +39,26 @@ def main(arguments: list[str]) -> int:
     options = parser.read(arguments)
     if options.split not in ("test", "train"):
         raise InputError(f"there is no split {options.split}: choose test or train")
+    check_counts(options, batch_size=1, steps=1, restarts=1)
+    radius, linf_radius = parse_radius(options.radius), parse_radius(options.linf)
     if options.table is not None:
+        if options.autoattack:
+            raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
         return _linf_table(options)
     if len(options.models) > 1:
         raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
+    if options.autoattack:
+        require_auto_attack()
     console = Console(stderr=options.json)
+    device = choose_device(options.device)
     opened = open_model(options.models[0])
     images, labels = tensors(opened.split(options.split, options.limit))
     report = attack_report(
-        opened.model.to(choose_device(options.device)),
+        opened.model.to(device),
         images,
         labels,
-        radius=parse_radius(options.radius),
-        linf_radius=parse_radius(options.linf),
+        radius=radius,
+        linf_radius=linf_radius,
         steps=options.steps,
         restarts=options.restarts,
         auto_attack=options.autoattack,
@@ -62,7 +69,7 @@ def main(arguments: list[str]) -> int:
     path = opened.file("attacks.json")
     write_whole(path, json.dumps({"format": 1, "data": opened.data, **report.to_dict()}, indent=1).encode())
     if options.json:
-        print(json.dumps({"written": str(path), **report.to_dict()}))
+        print(json.dumps({"written": str(path), "data": opened.data, **report.without_pixels()}))
     else:
         _show(console, report, options.radius, options.linf)
         console.print(f"Written to {path}", soft_wrap=True, highlight=False)
@@ -136,4 +143,4 @@ def _show(console: Console, report: AttackReport, radius: str, linf: str) -> Non
         return
     console.print(f"{len(report.counterexamples)} CERTIFICATES BROKEN. This is a bug in lotnet: please report it.")
     for example in report.counterexamples[:5]:
-        console.print(str(example.to_dict())[:400], soft_wrap=True, highlight=False)
+        console.print(str(example), soft_wrap=True, highlight=False, markup=False)

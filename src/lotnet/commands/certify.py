@@ -1,6 +1,7 @@
 """`lotnet certify`."""
 
 import json
+import math
 import time
 from dataclasses import asdict
 from fractions import Fraction
@@ -19,6 +20,7 @@ from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.parser import Parser
+from lotnet.predict import rounded_down
 from lotnet.pretrained import save_pretrained
 from lotnet.training.precision import evaluating
 
@@ -41,6 +43,7 @@ def main(arguments: list[str]) -> int:
     options = parser.read(arguments)
     if options.split not in ("test", "train"):
         raise InputError(f"there is no split {options.split}: choose test or train")
+    check_counts(options, batch_size=1)
     radii = [parse_radius(text) for text in options.radii]
     console = Console(stderr=options.json)
     device = choose_device(options.device)
@@ -96,6 +99,13 @@ def prove(
     return summary, rows, about
 
 
+def check_counts(options: Any, **least: int) -> None:
+    """Refuse options below the least that makes sense, before any work is done."""
+    for name, limit in least.items():
+        if options[name] < limit:
+            raise InputError(f"--{name} cannot be {options[name]}: give {limit} or more")
+
+
 def parse_radius(text: str) -> float:
     try:
         value = float(Fraction(text))
@@ -128,13 +138,18 @@ def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: in
     return time.perf_counter() - start
 
 
+def _rounded_up(bound: float, digits: int) -> str:
+    """For print: what is shown is never less than what is proved."""
+    return str(-rounded_down(-bound, digits)) if bound < math.inf else "none"
+
+
 def _show(console: Console, summary: Summary, names: list[str], rows: list[AuditRow], seconds: float) -> None:
     table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
         table.add_column(heading, justify="left" if heading == "certificate" else "right")
     for claim in CLAIMS:
         at = (f"{share:.2%}" for share in summary.certified[claim])
-        table.add_row(_TITLES[claim], *at, f"{summary.mean_radius[claim]:.4f}")
+        table.add_row(_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
     console.print(table)
     if len(summary.classes) <= 20:
         table = Table(title="By class, claim B")
@@ -149,11 +164,12 @@ def _show(console: Console, summary: Summary, names: list[str], rows: list[Audit
         table.add_column(heading, justify="left" if heading in ("layer", "kind") else "right")
     for row in rows:
         error = "" if row.orthogonality_error is None else f"{row.orthogonality_error:.1e}"
-        table.add_row(row.name, row.kind, f"{row.lipschitz_bound:.9f}", error, f"{row.seconds:.2f}")
+        table.add_row(row.name, row.kind, _rounded_up(row.lipschitz_bound, 9), error, f"{row.seconds:.2f}")
     console.print(table)
     notes: list[Any] = [
-        f"Lipschitz bound of the features, in pixels: {summary.lipschitz_bound:.6f}",
-        f"Implied mean radii: l-infinity {summary.linf_mean_radius:.5f}, l1 {summary.l1_mean_radius:.4f}",
+        f"Lipschitz bound of the features, in pixels: {_rounded_up(summary.lipschitz_bound, 6)}",
+        f"Implied mean radii: l-infinity {rounded_down(summary.linf_mean_radius, 5)}, "
+        f"l1 {rounded_down(summary.l1_mean_radius, 4)}",
         f"Evaluation of all images by the float32 model: {seconds:.2f} s",
     ]
     if summary.not_finite:

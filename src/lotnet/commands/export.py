@@ -1,6 +1,7 @@
 """`lotnet export`."""
 
 import json
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -25,6 +26,9 @@ def main(arguments: list[str]) -> int:
     parser.add_common("json")
     options = parser.read(arguments)
     console = Console(stderr=options.json)
+    if options.out is not None and Path(options.out).is_dir():
+        example = Path(options.out) / f"model{SUFFIX[options.to]}"
+        raise InputError(f"{options.out} is a folder: name a file in it, as in --out {example}")
     opened = open_model(options.model)
     name = "model" if options.precision == "float32" else "model-float64"
     path = options.out or opened.file(f"{name}{SUFFIX[options.to]}")

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     pixels = torch.stack([picture.pixels for picture in pictures])
     predictions = [
         prediction
-        for batch in pixels.split(options.batch_size)
+        for batch in pixels.split(max(1, options.batch_size))  # `certify` refuses less than one
         for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=options.batch_size)
     ]
     pairs = list(zip(pictures, predictions, strict=True))

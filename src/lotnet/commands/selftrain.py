@@ -112,14 +112,16 @@ def _open(root: Path) -> Plan:
     try:
         text = (root / FILE).read_text()
     except (OSError, UnicodeDecodeError):
-        raise InputError(f"{root} holds no self-training: start one with `lotnet selftrain --out {root}`") from None
+        raise InputError(f"{root} holds no self-training: name a folder that `lotnet selftrain` made") from None
     return Plan.from_yaml(text, str(root / FILE))
 
 
 def _make(out: str | None, recipe: str, plan: Plan) -> Path:
     root = Path(out) if out else fresh_path(recipe)
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    if (root / FILE).is_file():
         raise InputError(f"{root} exists: continue it with --resume {root}, or choose another --out")
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise InputError(f"{root} is there already, and no self-training: choose another --out")
     _write_plan(root, plan)
     return root
 
@@ -156,7 +158,9 @@ def _one_seed(
     if folder != root and not (folder / FILE).is_file():
         _write_plan(folder, plan.alone(seed))
     if (folder / RESULT).is_file():
-        return json.loads((folder / RESULT).read_text())["seeds"][0]
+        result = _finished(folder / RESULT)
+        console.print(f"{folder} is done already", soft_wrap=True, highlight=False)
+        return result
     parts = divide(dataset, plan.selftraining, seed, elsewhere)
     _train(plan, TEACHER, seed, folder, parts.for_teacher(), parts, fabric, console)
     teacher = open_model(str(folder / TEACHER))
@@ -194,6 +198,17 @@ def _one_seed(
     return result
 
 
+def _finished(path: Path) -> dict[str, Any]:
+    """The result of a seed, as `_one_seed` wrote it."""
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise ValueError("another format")
+        return content["seeds"][0]
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        raise InputError(f"{path} is damaged or of another version: delete it to have it made again") from None
+
+
 def _train(
     plan: Plan, name: str, seed: int, folder: Path, dataset: Dataset, parts: Parts, fabric: Fabric, console: Console
 ) -> None:
@@ -215,6 +230,8 @@ def _labels(
     known = pseudolabels.read(folder, parts.images, teacher.model)
     if known is not None:
         return known
+    if (folder / STUDENT).exists():  # labels are written before it begins, so it learned from others than come now
+        raise InputError(f"{folder / STUDENT} was trained on pseudo-labels that are gone: delete it to start it again")
     console.print(f"labelling {parts.source}", soft_wrap=True, highlight=False)
     with bar(console) as progress:
         task = progress.add_task("labelling", total=len(parts.images))

@@ -9,8 +9,10 @@ What it refuses, and why:
 * every path that is not in the table: no file name is ever made from a request.
 """
 
+import errno
 import ipaddress
 import json
+import socket
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,9 +68,9 @@ class Server(ThreadingHTTPServer):
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or "a port is a number from 0 to 65535"
-            raise InputError(
-                f"cannot listen on {host}, port {port} ({reason}): choose another --port, 0 for any free one"
-            ) from None
+            of_host = isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL
+            remedy = "--host, an IPv4 address of this machine" if of_host else "--port, 0 for any free one"
+            raise InputError(f"cannot listen on {host}, port {port} ({reason}): choose another {remedy}") from None
 
     def show(self, answers: Answers, about: dict[str, Any], examples: Sequence[Example]) -> None:
         """Serve the page of this model until `shutdown`."""

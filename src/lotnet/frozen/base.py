@@ -1,5 +1,6 @@
 """What a frozen module is: plain inference on stored tensors, with proved bounds."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -9,6 +10,15 @@ from torch import Tensor, nn
 from lotnet.linalg.rounding import Upper, rounding_error
 
 Shape = tuple[int, ...]  # of one image or feature vector, without the batch
+
+
+def largest_error(dtype: torch.dtype) -> float:
+    """From here on an error bound is worth nothing: something may have overflowed on the way.
+
+    A bound is at least the unit round-off times the size of what a layer computes. Below this limit all its sums,
+    those that are divided afterwards too, stay under the largest number by a factor of thousands.
+    """
+    return torch.finfo(dtype).max * torch.finfo(dtype).eps * 2.0**-16
 
 
 class FrozenModule(nn.Module, ABC):
@@ -21,6 +31,7 @@ class FrozenModule(nn.Module, ABC):
     * `rounding_bound(error_in, norm_in)` bounds `||fl(f)(x~) - f(x)||` whenever `||x~ - x|| <= error_in` and
       `||x|| <= norm_in`: f is the real function, fl(f) the program `forward` in this precision, any order of summation;
     * `output_norm(norm_in)` bounds `||f(x)||` for `||x|| <= norm_in`;
+    * all of that holds for inputs of a shape that `fits`, and for no other;
     * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`.
     """
 
@@ -41,7 +52,8 @@ class FrozenModule(nn.Module, ABC):
         return self._proved[1]
 
     def rounding_bound(self, error_in: float, norm_in: float) -> Upper:
-        return self.lipschitz_bound() * error_in + self._local_error(Upper(norm_in) + error_in)
+        error = self.lipschitz_bound() * error_in + self._local_error(Upper(norm_in) + error_in)
+        return error if error < largest_error(self.precision) else Upper(math.inf)
 
     @abstractmethod
     def _prove_lipschitz(self) -> Upper: ...
@@ -60,6 +72,13 @@ class FrozenModule(nn.Module, ABC):
 
     @abstractmethod
     def output_shape(self, shape: Shape) -> Shape: ...
+
+    @abstractmethod
+    def fits(self, shape: Shape) -> bool:
+        """Whether inputs of this shape are the ones that settings and buffers are about.
+
+        Others might run all the same: one mean is broadcast over three channels, a kernel slides over a larger image.
+        """
 
 
 class Exact(FrozenModule):
@@ -119,6 +138,13 @@ class FrozenSequential(FrozenModule):
             shape = stage.output_shape(shape)
         return shape
 
+    def fits(self, shape: Shape) -> bool:
+        for stage in self:
+            if not stage.fits(shape):
+                return False
+            shape = stage.output_shape(shape)
+        return True
+
 
 class FrozenResidual(FrozenModule):
     """`a g(x) + b f(x)`, g the shortcut: Lipschitz with constant `|a| L_g + |b| L_f`; `weights` holds a and b."""
@@ -156,3 +182,7 @@ class FrozenResidual(FrozenModule):
 
     def output_shape(self, shape: Shape) -> Shape:
         return self.block.output_shape(shape)
+
+    def fits(self, shape: Shape) -> bool:
+        alike = self.shortcut.fits(shape) and self.block.fits(shape)
+        return alike and self.shortcut.output_shape(shape) == self.block.output_shape(shape)

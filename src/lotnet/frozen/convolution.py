@@ -102,6 +102,13 @@ class FrozenConvolution(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return (self.bias.shape[0], *shape[1:])
 
+    def fits(self, shape: Shape) -> bool:
+        return shape[1:] == (self.settings["height"], self.settings["width"]) and self._joins(shape[0])
+
+    def _joins(self, channels: int) -> bool:
+        """Whether the tensors are of one layer from so many channels to as many as have a bias."""
+        raise NotImplementedError
+
 
 class FrozenSpectrum(FrozenConvolution):
     """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`."""
@@ -137,6 +144,9 @@ class FrozenSpectrum(FrozenConvolution):
     def orthogonality_error(self) -> float:
         return deviation(self._transfers())
 
+    def _joins(self, channels: int) -> bool:
+        return self.real.shape == self.imaginary.shape == (self.grid.frequencies, *self.bias.shape, channels)
+
     def _linear_error(self, norm: Upper) -> Upper:
         """T, the blocks, and T transposed; exact, T is an isometry, so norms only change in the middle."""
         sizes, lipschitz = (self.grid.rows, self.grid.columns), self.lipschitz_bound()
@@ -164,6 +174,10 @@ class FrozenDense(FrozenConvolution):
 
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta(self.matrix)), self.matrix.shape[1], norm, self.precision)
+
+    def _joins(self, channels: int) -> bool:
+        pixels = self.settings["height"] * self.settings["width"]
+        return self.matrix.shape == (pixels * len(self.bias), pixels * channels)
 
 
 class FrozenKernel(FrozenConvolution):
@@ -195,11 +209,15 @@ class FrozenKernel(FrozenConvolution):
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta_conv(self.kernel)), self.kernel[0].numel(), norm, self.precision)
 
+    def _joins(self, channels: int) -> bool:
+        return self.kernel.ndim == 4 and self.kernel.shape[:2] == (*self.bias.shape, channels)
+
 
 class FrozenSeries(FrozenKernel):
     """A truncated exponential: `|S(i t)|` up to the proved norm of the skew operator bounds its singular values.
 
-    The stored kernel is skew to the last bit (a difference and its negative), as the law of normal matrices needs.
+    The stored kernel is skew to the last bit (a difference and its negative), as the law of normal matrices needs, and
+    of odd size: only then is the flipped kernel, which has its centre at the same tap, the adjoint.
     """
 
     def apply_linear(self, x: Tensor) -> Tensor:
@@ -209,7 +227,8 @@ class FrozenSeries(FrozenKernel):
         ]
 
     def _prove_lipschitz(self) -> Upper:
-        if not torch.equal(self.kernel, -self.kernel.transpose(0, 1).flip(2, 3)):
+        odd = all(size % 2 for size in self.kernel.shape[2:])
+        if not (odd and torch.equal(self.kernel, -self.kernel.transpose(0, 1).flip(2, 3))):
             return Upper(float("inf"))
         return series_bound(super()._prove_lipschitz(), self.settings["terms"])
 
@@ -225,6 +244,11 @@ class FrozenSeries(FrozenKernel):
             error = error + error_term
             error = error + rounding_error(1, size + error, self.precision)
         return error
+
+    def _joins(self, channels: int) -> bool:
+        width = self.kernel.shape[0]
+        outputs = len(self.bias)
+        return self.kernel.shape[1] == width >= max(channels, outputs) and outputs == self.settings["out_channels"]
 
 
 def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:

@@ -73,8 +73,8 @@ class FrozenModel(FrozenSequential):
         return digest.hexdigest()
 
     def is_intact(self) -> bool:
-        """Whether stages and tensors are the ones that were frozen."""
-        return self.checksum() == self.settings["checksum"]
+        """Whether stages and tensors are the ones that were frozen, and the input's shape is theirs."""
+        return self.checksum() == self.settings.get("checksum") and self.fits(self.input_shape)
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
         """The same stored numbers computed in `dtype`; the model itself, with what it has proved, if it has that."""
@@ -119,10 +119,12 @@ class FrozenModel(FrozenSequential):
             stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
             model = FrozenModel(dtype, config["settings"], {}, *stages)
             intact = model.is_intact() and len(model.input_shape) == 3
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError):
             raise _damaged(folder) from None
         if not intact:
             raise InputError(f"the model in {folder} is not the one that was frozen: freeze it again")
+        if not _is_named(model):
+            raise _damaged(folder)
         return model
 
 
@@ -135,6 +137,13 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
 
 def _damaged(folder: Path) -> InputError:
     return InputError(f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`")
+
+
+def _is_named(model: FrozenModel) -> bool:
+    """Whether the names of classes and data, which the checksum leaves out, are names, and as many as there are."""
+    classes, data = model.settings.get("classes", []), model.settings.get("data", "")
+    texts = isinstance(classes, list) and all(isinstance(text, str) for text in [*classes, data])
+    return texts and len(classes) in (0, model.output_shape(model.input_shape)[0])
 
 
 def largest_input_norm(shape: Shape) -> float:

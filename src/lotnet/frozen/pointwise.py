@@ -1,5 +1,7 @@
 """Frozen modules that act entry by entry, on pairs of channels, or on small windows; and the exact ones."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,7 +49,8 @@ class FrozenNormalize(FrozenModule):
         return (x - self.mean[:, None, None]) / self.std[:, None, None]
 
     def _prove_lipschitz(self) -> Upper:
-        return Upper(1) / float(self.std.min())
+        smallest = float(self.std.abs().min())
+        return Upper(1) / smallest if smallest > 0 else Upper(math.inf)
 
     def _local_error(self, norm: Upper) -> Upper:
         return rounding_error(2, self.output_norm(norm), self.precision)
@@ -61,6 +64,10 @@ class FrozenNormalize(FrozenModule):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
+
+    def fits(self, shape: Shape) -> bool:
+        settings, channels = self.settings, len(self.mean)
+        return shape == (channels, settings["height"], settings["width"]) and self.std.shape == self.mean.shape
 
 
 class FrozenShift(FrozenModule):
@@ -82,6 +89,9 @@ class FrozenShift(FrozenModule):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
+
+    def fits(self, shape: Shape) -> bool:
+        return len(shape) == 3 and (shape[0], shape[1] * shape[2]) == (len(self.shift), self.settings["pixels"])
 
 
 class FrozenHouseholder(FrozenModule):
@@ -116,6 +126,9 @@ class FrozenHouseholder(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
+    def fits(self, shape: Shape) -> bool:
+        return self.normals.ndim == 3 and self.normals.shape[1] == 2 and shape[0] == 2 * self.normals.shape[2]
+
 
 class FrozenAveragePool(FrozenModule):
     """Sums over disjoint k x k windows divided by k: each output is a unit vector's product with its window."""
@@ -132,6 +145,9 @@ class FrozenAveragePool(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape
         return (c, h // self.settings["size"], w // self.settings["size"])
+
+    def fits(self, shape: Shape) -> bool:
+        return len(shape) == 3 and min(shape[1:]) >= self.settings["size"] >= 1
 
 
 class FrozenLinear(FrozenModule):
@@ -156,6 +172,9 @@ class FrozenLinear(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return (self.weight.shape[0],)
 
+    def fits(self, shape: Shape) -> bool:
+        return self.weight.shape == (*self.bias.shape, *shape)
+
 
 class FrozenMaxMin(Exact):
     """Larger and smaller of each pair of channels: on either side of equality a permutation."""
@@ -165,6 +184,9 @@ class FrozenMaxMin(Exact):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
+
+    def fits(self, shape: Shape) -> bool:
+        return shape[0] % 2 == 0
 
 
 class FrozenMaxPool(Exact):
@@ -176,6 +198,9 @@ class FrozenMaxPool(Exact):
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape
         return (c, h // self.settings["size"], w // self.settings["size"])
+
+    def fits(self, shape: Shape) -> bool:
+        return len(shape) == 3 and min(shape[1:]) >= self.settings["size"] >= 1
 
 
 class FrozenDownsampling(Exact):
@@ -189,6 +214,10 @@ class FrozenDownsampling(Exact):
         s = self.settings["stride"]
         return (c * s * s, h // s, w // s)
 
+    def fits(self, shape: Shape) -> bool:
+        stride = self.settings["stride"]
+        return len(shape) == 3 and stride >= 1 and shape[1] % stride == shape[2] % stride == 0
+
 
 class FrozenFlatten(Exact):
     def forward(self, x: Tensor) -> Tensor:
@@ -199,3 +228,6 @@ class FrozenFlatten(Exact):
         for n in shape:
             size *= n
         return (size,)
+
+    def fits(self, shape: Shape) -> bool:
+        return True

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin, max_min, reflect
-from lotnet.layers.base import LipschitzLayer
+from lotnet.layers.base import LipschitzLayer, check_sizes
 
 
 class MaxMin(LipschitzLayer):
@@ -19,6 +19,8 @@ class MaxMin(LipschitzLayer):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.ndim < 2:
+            raise InputError(f"MaxMin takes batches (b, c, ...), not a tensor of shape {tuple(x.shape)}: add the batch")
         if x.shape[1] % 2:
             raise InputError(f"MaxMin pairs channels and cannot take {x.shape[1]}: use an even number of channels")
         return max_min(x)
@@ -41,6 +43,7 @@ class Householder(LipschitzLayer):
 
     def __init__(self, channels: int, order: int = 1) -> None:
         super().__init__()
+        check_sizes(channels=channels)
         if channels % 2 or order not in (1, 2):
             raise InputError(
                 f"Householder needs an even number of channels and order 1 or 2, not {channels} and {order}"
@@ -51,10 +54,10 @@ class Householder(LipschitzLayer):
         self.angles = nn.Parameter(starts[:, None].repeat(1, channels // 2))
 
     def normals(self) -> Tensor:  # order, 2, c/2
-        return torch.stack((-(self.angles / 2).sin(), (self.angles / 2).cos()), dim=1)
+        return _normals(self.angles)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[1] != self.channels:
+        if x.ndim < 2 or x.shape[1] != self.channels:
             raise InputError(
                 f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
                 "set channels to match"
@@ -66,8 +69,12 @@ class Householder(LipschitzLayer):
         return reflect(x, self.normals().to(x.dtype))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
-        half = self.angles.detach().double().cpu() / 2
-        return FrozenHouseholder(dtype, {}, {"normals": torch.stack((-half.sin(), half.cos()), dim=1)})
+        return FrozenHouseholder(dtype, {}, {"normals": _normals(self.angles.detach().double().cpu())})
 
     def extra_repr(self) -> str:
         return f"{self.channels}, order={self.angles.shape[0]}"
+
+
+def _normals(angles: Tensor) -> Tensor:  # order, c/2 -> order, 2, c/2
+    half = angles / 2
+    return torch.stack((-half.sin(), half.cos()), dim=1)

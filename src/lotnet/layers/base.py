@@ -1,6 +1,8 @@
 """The law of a layer, and freezing."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -45,7 +47,7 @@ def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch
 def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str) -> list[FrozenModule]:
     if isinstance(module, LipschitzLayer) and _freezes_its_own_forward(type(module)):
         stage = module.frozen(shape, dtype)
-        _check_shape(stage, shape, dtype, f"{name}, a {type(module).__name__},")
+        _check_shape(stage, shape, dtype, f"{name} ({type(module).__name__})")
         return [stage]
     if type(module) is nn.Identity:
         return []
@@ -87,13 +89,38 @@ def frozen_block(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str)
 
 
 def _input_shape(model: nn.Module, image_size: int | Shape) -> Shape:
-    size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    size = image_size if isinstance(image_size, Sequence) else (image_size, image_size)
+    if not all(is_size(n) for n in size):
+        raise InputError(
+            f"image_size is a side, (height, width) or (channels, height, width) in pixels, not {image_size!r}: pass "
+            "whole numbers of at least 1"
+        )
     if len(size) == 3:
-        return size
-    channels = next((c for c in (getattr(m, "in_channels", None) for m in model.modules()) if c), None)
+        return tuple(size)
+    channels = _first_channels(model)
     if len(size) != 2 or channels is None:
         raise InputError("the input's channels are not known: pass image_size as (channels, height, width)")
     return (channels, *size)
+
+
+def _first_channels(model: nn.Module) -> int | None:
+    """Those that the first layer with a fixed number takes, unless something before it changes them."""
+    for module in model.modules():
+        if isinstance(channels := getattr(module, "in_channels", None), int):
+            return channels
+        if isinstance(module, nn.Flatten) or hasattr(module, "stride"):
+            return None
+    return None
+
+
+def check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if not is_size(size):
+            raise InputError(f"{name} must be one whole number, at least 1, not {size!r}")
+
+
+def is_size(n: object) -> bool:
+    return isinstance(n, Integral) and int(n) >= 1
 
 
 def same_precision(x: Tensor, weight: Tensor) -> Tensor:

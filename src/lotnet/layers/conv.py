@@ -9,7 +9,7 @@ from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.convolution import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
-from lotnet.layers.base import Cached, LipschitzLayer, check_finite, same_precision
+from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, same_precision
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
@@ -40,8 +40,7 @@ class OrthogonalConv2d(LipschitzLayer):
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
-        if min(in_channels, out_channels, kernel_size, stride) < 1:
-            raise InputError("in_channels, out_channels, kernel_size and stride must be at least 1")
+        check_sizes(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride)
         if padding_mode not in ("zeros", "circular"):
             raise InputError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
         self.in_channels = in_channels
@@ -108,9 +107,10 @@ class OrthogonalConv2d(LipschitzLayer):
 
     def _check(self, shape: Shape) -> None:
         if len(shape) != 4 or shape[1] != self.in_channels:
+            remedy = "set in_channels to match" if len(shape) == 4 else "one image is a batch of one, x[None]"
             raise InputError(
                 f"this layer takes batches of images with {self.in_channels} channels (b, {self.in_channels}, h, w), "
-                f"not a tensor of shape {tuple(shape)}: set in_channels to match"
+                f"not a tensor of shape {tuple(shape)}: {remedy}"
             )
         if shape[2] % self.stride or shape[3] % self.stride:
             raise InputError(

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenLinear
-from lotnet.layers.base import LipschitzLayer, check_finite, same_precision
+from lotnet.layers.base import LipschitzLayer, check_finite, check_sizes, same_precision
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
-from lotnet.parametrizations.operators import Operator
 
 
 class OrthogonalLinear(LipschitzLayer):
@@ -30,6 +29,7 @@ class OrthogonalLinear(LipschitzLayer):
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
+        check_sizes(in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.pixel = OrthogonalConv2d(in_features, out_features, 1, bias=bias, parametrization=parametrization)
@@ -39,8 +39,9 @@ class OrthogonalLinear(LipschitzLayer):
         return self.pixel(x[:, :, None, None])[:, :, 0, 0]
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
-        columns = _operator_matrix(self.pixel.frozen_operator(1, 1), self.in_features)
-        return _frozen_linear(columns, self.pixel.bias, dtype)
+        impulses = torch.eye(self.in_features, dtype=torch.float64, device=self.pixel.weight.device)[:, :, None, None]
+        columns = self.pixel.frozen_operator(1, 1).apply(impulses)[:, :, 0, 0]
+        return _frozen_linear(columns.T, self.pixel.bias, dtype)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}"
@@ -57,6 +58,7 @@ class NormalizedLinear(LipschitzLayer):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
+        check_sizes(in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = nn.Parameter(torch.randn(out_features, in_features) / in_features**0.5)
@@ -64,6 +66,8 @@ class NormalizedLinear(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)
+        if not x.is_cuda:  # as in `OrthogonalConv2d`
+            check_finite(self.weight, "last layer's weight")
         with torch.autocast(x.device.type, enabled=False):
             inner = same_precision(x, self.weight)
             bias = None if self.bias is None else self.bias.to(inner.dtype)
@@ -84,15 +88,6 @@ def normalized_rows(weight: Tensor) -> Tensor:
     scaled = weight / torch.where(largest > 0, largest, 1)
     square = scaled.square().sum(dim=1, keepdim=True)
     return scaled / torch.where(square > 0, square, 1).sqrt()
-
-
-def _operator_matrix(operator: Operator, in_features: int) -> Tensor:  # o i
-    device = torch.device("cpu")
-    for value in vars(operator).values():
-        if isinstance(value, Tensor):
-            device = value.device
-    impulses = torch.eye(in_features, dtype=torch.float64, device=device)[:, :, None, None]
-    return operator.apply(impulses)[:, :, 0, 0].T
 
 
 def _frozen_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> FrozenLinear:

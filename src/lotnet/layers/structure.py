@@ -19,7 +19,7 @@ from lotnet.frozen.pointwise import (
     FrozenShift,
     windows_to_channels,
 )
-from lotnet.layers.base import LipschitzLayer, check_floating, frozen_block
+from lotnet.layers.base import LipschitzLayer, check_floating, check_sizes, frozen_block
 
 
 class Normalize(LipschitzLayer):
@@ -36,12 +36,16 @@ class Normalize(LipschitzLayer):
 
     def __init__(self, mean: Sequence[float], std: float | Sequence[float]) -> None:
         super().__init__()
-        self.in_channels = len(mean)
-        deviations = [std] * len(mean) if isinstance(std, int | float) else list(std)
-        if len(deviations) != len(mean) or not all(s > 0 and math.isfinite(s) for s in deviations):
-            raise InputError("Normalize needs one positive std, or one for each entry of mean")
-        self.register_buffer("mean", torch.tensor(mean, dtype=torch.float32))
-        self.register_buffer("std", torch.tensor(deviations, dtype=torch.float32))
+        means, deviations = (torch.as_tensor(value, dtype=torch.float32, device="cpu") for value in (mean, std))
+        if means.ndim != 1 or not len(means) or not means.isfinite().all():
+            raise InputError(f"Normalize needs a finite mean for each channel, not {mean}: pass a list, such as [0.5]")
+        if deviations.ndim == 0:
+            deviations = deviations.repeat(len(means))
+        if deviations.shape != means.shape or not ((deviations > 0) & deviations.isfinite()).all():
+            raise InputError(f"Normalize needs one positive std, or one for each entry of mean, not {std}")
+        self.in_channels = len(means)
+        self.register_buffer("mean", torch.tensor(means.tolist()))  # where modules are made: the default device
+        self.register_buffer("std", torch.tensor(deviations.tolist()))
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
@@ -91,18 +95,25 @@ class ConvexResidual(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         mix = torch.sigmoid(self.logit).to(x.dtype)
-        return mix * self.shortcut(x) + (1 - mix) * self.block(x)
+        direct, through = self.shortcut(x), self.block(x)
+        _check_sum(direct.shape, through.shape)
+        return mix * direct + (1 - mix) * through
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         block = frozen_block(self.block, shape, dtype, "residual block")
         shortcut = frozen_block(self.shortcut, shape, dtype, "residual shortcut")
-        if block.output_shape(shape) != shortcut.output_shape(shape):
-            raise InputError(
-                f"a residual adds shapes {shortcut.output_shape(shape)} and {block.output_shape(shape)}: give it a "
-                "shortcut that changes the shape as its block does"
-            )
+        _check_sum(shortcut.output_shape(shape), block.output_shape(shape))
         mix = torch.sigmoid(self.logit.detach().double().cpu())
         return FrozenResidual(dtype, {}, {"weights": torch.stack((mix, 1 - mix))}, shortcut, block)
+
+
+def _check_sum(direct: Shape, through: Shape) -> None:
+    """Shapes that differ might be broadcast, a copying that no bound counts."""
+    if direct != through:
+        raise InputError(
+            f"a residual adds shapes {tuple(direct)} and {tuple(through)}: give it a shortcut that changes the shape "
+            "as its block does"
+        )
 
 
 class InvertibleDownsampling(LipschitzLayer):
@@ -114,9 +125,11 @@ class InvertibleDownsampling(LipschitzLayer):
 
     def __init__(self, stride: int) -> None:
         super().__init__()
+        check_sizes(stride=stride)
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
+        _check_images(x, "InvertibleDownsampling")
         if x.shape[-1] % self.stride or x.shape[-2] % self.stride:
             raise InputError(
                 f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {self.stride}: "
@@ -144,12 +157,16 @@ class Centering(LipschitzLayer):
 
     def __init__(self, channels: int, momentum: float = 0.1) -> None:
         super().__init__()
+        check_sizes(channels=channels)
+        if not 0 <= momentum <= 1:
+            raise InputError(f"the momentum of a Centering lies between 0 and 1, not {momentum}")
         self.momentum = momentum
         self.bias = nn.Parameter(torch.zeros(channels))
         self.register_buffer("running_mean", torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
+        check_floating(x)
         mean = self.running_mean.to(x.dtype)
         if self.training:
             mean = x.mean(dim=(0, 2, 3))
@@ -174,6 +191,7 @@ class Centering(LipschitzLayer):
 
 class AveragePool(LipschitzLayer):
     """Sum over disjoint size x size windows divided by size: the largest scale at which averaging is 1-Lipschitz.
+    Rows and columns that fill no window are left out.
 
     >>> AveragePool(2)(torch.ones(1, 1, 2, 2)).item()
     2.0
@@ -181,9 +199,11 @@ class AveragePool(LipschitzLayer):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        check_sizes(size=size)
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
+        _check_pool(x, self.size)
         return F.avg_pool2d(x, self.size) * self.size
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
@@ -194,7 +214,7 @@ class AveragePool(LipschitzLayer):
 
 
 class MaxPool(LipschitzLayer):
-    """Largest entry of disjoint size x size windows.
+    """Largest entry of disjoint size x size windows. Rows and columns that fill no window are left out.
 
     >>> MaxPool(2)(torch.arange(4.0).view(1, 1, 2, 2)).item()
     3.0
@@ -202,9 +222,11 @@ class MaxPool(LipschitzLayer):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+        check_sizes(size=size)
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
+        _check_pool(x, self.size)
         return F.max_pool2d(x, self.size)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
@@ -212,3 +234,20 @@ class MaxPool(LipschitzLayer):
 
     def extra_repr(self) -> str:
         return f"size={self.size}"
+
+
+def _check_images(x: Tensor, name: str) -> None:
+    if x.ndim != 4:
+        raise InputError(
+            f"{name} takes batches of images (b, c, h, w), not a tensor of shape {tuple(x.shape)}: one image is a "
+            "batch of one, x[None]"
+        )
+
+
+def _check_pool(x: Tensor, size: int) -> None:
+    _check_images(x, "a pool")
+    if min(x.shape[2:]) < size:
+        raise InputError(
+            f"images of {x.shape[2]} x {x.shape[3]} have no window of {size} x {size}: use a smaller size or larger "
+            "images"
+        )

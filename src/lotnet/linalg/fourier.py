@@ -127,7 +127,7 @@ def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
     if x.is_cuda or not x.is_contiguous():
         return x.permute(2, 3, 1, 0)
     b, c, h, w = x.shape
-    return x.reshape(b, -1).mT.contiguous().view(c, h, w, b).permute(1, 2, 0, 3)
+    return x.reshape(b, c * h * w).mT.contiguous().view(c, h, w, b).permute(1, 2, 0, 3)
 
 
 def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w

@@ -28,7 +28,11 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
     """
     m, n = v.shape[-2:]
     short_side_first = v if m <= n else v.mH.resolve_conj()
-    w = _Polar.apply(short_side_first, lower_end(min(m, n), condition), tolerance)
+    lower = lower_end(min(m, n), condition)
+    if torch.is_grad_enabled() and v.requires_grad:
+        w = _Polar.apply(short_side_first, lower, tolerance)
+    else:  # plain operations, so that a layer in `eval()` may be given to `torch.func`
+        w = _forward(short_side_first, lower, tolerance, wants_inverse=False)[0]
     return w if m <= n else w.mH
 
 
@@ -146,6 +150,16 @@ def _addmm(z: Tensor, x: Tensor, y: Tensor, beta: float, alpha: float) -> Tensor
     return flat.view(z.shape)
 
 
+def _forward(v: Tensor, lower: float, tolerance: float, wants_inverse: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The polar factor, the scale of `normalize`, and where asked for the inverse that `iterate` gives; m <= n."""
+    with torch.autocast(v.device.type, enabled=False):
+        x, scale, gram, square = normalize(v)
+        # Looking at numbers makes a GPU wait; there the caller chooses the condition number.
+        start = lower if v.is_cuda else max(lower, smallest_singular_value(gram))
+        w, inverse = iterate(x, gram, square, schedule(start, tolerance), wants_inverse)
+    return w, scale, inverse
+
+
 class _Polar(torch.autograd.Function):
     """Forward by iteration, backward by the symmetric Jacobian; m <= n.
 
@@ -158,12 +172,8 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, v: Tensor, lower: float, tolerance: float) -> Tensor:
         by_products = v.is_cuda  # products are cheap there and eigenvectors dear; on a CPU it is the other way round
-        with torch.autocast(v.device.type, enabled=False):
-            x, scale, gram, square = normalize(v)
-            wants_inverse = by_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
-            # Looking at numbers makes a GPU wait; there the caller chooses the condition number.
-            start = lower if v.is_cuda else max(lower, smallest_singular_value(gram))
-            w, inverse = iterate(x, gram, square, schedule(start, tolerance), wants_inverse)
+        wants_inverse = by_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
+        w, scale, inverse = _forward(v, lower, tolerance, wants_inverse)
         ctx.save_for_backward(v, w, scale, inverse)
         ctx.lower, ctx.by_products = lower, by_products
         return w

@@ -1,18 +1,19 @@
 """What a model configuration is."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.layers import Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
-from lotnet.parametrizations import PARAMETRIZATIONS, Parametrization, parametrization
+from lotnet.parametrizations import Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 
 Activation = Literal["maxmin", "hh1", "hh2"]
 Head = Literal["orthogonal", "lln"]
+Start = Literal["identity", "random"]
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,16 @@ class ModelConfig(ABC):
     """maxmin, or Householder of order 1 (hh1) or 2 (hh2)."""
     padding_mode: PaddingMode = "zeros"
     """zeros or circular."""
-    start: Literal["identity", "random"] = "identity"
+    start: Start = "identity"
     """Start of the layers that keep the number of channels; all others start at random."""
     head: Head = "orthogonal"
     """Last layer: orthogonal, or lln (rows of norm one; better with many classes)."""
+
+    def __post_init__(self) -> None:
+        choices = {"activation": Activation, "padding_mode": PaddingMode, "start": Start, "head": Head}
+        for name, kind in choices.items():
+            if getattr(self, name) not in get_args(kind):
+                raise InputError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(get_args(kind))}")
 
     @abstractmethod
     def build(self, images: Images) -> nn.Sequential: ...
@@ -71,16 +78,18 @@ class ModelConfig(ABC):
         return OrthogonalLinear(features, classes, parametrization=self.make_parametrization())
 
     def make_parametrization(self) -> Parametrization:
-        if not self.options:
-            return parametrization(self.parametrization)
-        kind = type(parametrization(self.parametrization))
-        try:
-            return kind(**self.options)
-        except TypeError:
-            raise InputError(
-                f"{self.parametrization} has no setting among {', '.join(self.options)}: see `{kind.__name__}` in "
-                f"lotnet.parametrizations ({', '.join(PARAMETRIZATIONS)})"
-            ) from None
+        defaults = parametrization(self.parametrization)
+        known: list[str] = [setting.name for setting in fields(defaults)] if is_dataclass(defaults) else []
+        for name in self.options:
+            if name not in known:
+                raise InputError(
+                    f"{self.parametrization} has no setting {name}: "
+                    + (f"choose among {', '.join(known)}" if known else "leave out model.options")
+                )
+        # Recipes and the command line give every number as a float; a setting that counts stays a whole number.
+        counts = {name for name in known if isinstance(getattr(defaults, name), int)}
+        given = {n: int(v) if n in counts and float(v).is_integer() else v for n, v in self.options.items()}
+        return type(defaults)(**given)
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -28,6 +28,7 @@ class LipConvnet(ModelConfig):
     """Learn the weight, layer by layer."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.depth < 5 or self.depth % 5:
             raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
         if self.channels < 2 or self.channels % 2:

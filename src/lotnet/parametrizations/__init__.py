@@ -23,7 +23,9 @@ def parametrization(choice: str | Parametrization) -> Parametrization:
     """A parametrization by name, with its defaults; one that is already made is passed through."""
     if isinstance(choice, Parametrization):
         return choice
-    if choice not in PARAMETRIZATIONS:
+    if isinstance(choice, type):
+        raise InputError(f"a parametrization is an object, not the class {choice.__name__}: write {choice.__name__}()")
+    if not isinstance(choice, str) or choice not in PARAMETRIZATIONS:
         raise InputError(f"unknown parametrization {choice!r}: choose one of {', '.join(PARAMETRIZATIONS)}")
     return PARAMETRIZATIONS[choice]()
 

@@ -45,7 +45,8 @@ class Parametrization(ABC):
     Laws, tested over every implementation in the table `PARAMETRIZATIONS`:
 
     * the operator's largest singular value is at most `lipschitz_bound` up to rounding, for finite weights;
-    * value and gradient are finite for every finite weight, zero and rank-deficient ones included;
+    * value and gradient are finite for every weight of size 1e-15 to 1e15, and for zero and rank-deficient ones
+      (beyond, sums and the gradient's own scale leave float32's range);
     * `orthogonal = True` promises that circular padding and out_channels >= in_channels preserve norms;
     * `frozen=True` asks for the most accurate operator, in the weight's dtype (float64 when freezing), and for no
       gradient with respect to the weight;

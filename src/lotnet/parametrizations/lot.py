@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from lotnet.errors import InputError
 from lotnet.linalg.concurrency import concurrently
 from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts
 from lotnet.linalg.planar import adjoint
@@ -28,6 +29,13 @@ class LOT(Parametrization):
     """Singular values reach 1 - tolerance in training ..."""
     condition: float = 1e3
     """... at frequencies whose condition number is at most this."""
+
+    def __post_init__(self) -> None:
+        if not (1e-16 <= self.tolerance < 1 and 1 <= self.condition <= 1e15):
+            raise InputError(
+                f"LOT takes a tolerance from 1e-16 to below 1 and a condition from 1 to 1e15, not {self.tolerance} and "
+                f"{self.condition}: the defaults are 1e-5 and 1e3"
+            )
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         return assembled([self.polar(v, frozen) for v in matrices(weight, geometry)], geometry)

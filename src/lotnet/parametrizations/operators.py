@@ -1,4 +1,5 @@
-"""The three shapes an orthogonal convolution comes in. Each knows how to apply itself, differentiably."""
+"""The three shapes an orthogonal convolution comes in: `Spectrum` (or its `Blocks`), `Kernel`, `Series`. Each knows how
+to apply itself, differentiably."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

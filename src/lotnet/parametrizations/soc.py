@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotnet.errors import InputError
 from lotnet.linalg.bounds import series_bound
 from lotnet.linalg.polar import power_of_two
 from lotnet.parametrizations.base import Geometry, Parametrization
@@ -39,6 +40,13 @@ class SOC(Parametrization):
     """Terms of the series in evaluation."""
 
     orthogonal = False  # only up to the truncation
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(terms, int) and terms >= 1 for terms in (self.terms, self.frozen_terms)):
+            raise InputError(
+                f"SOC sums a whole number of terms, at least 1, not {self.terms} and {self.frozen_terms}: the defaults "
+                "are 5 and 12"
+            )
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
         """Random for equal channels too, as published.

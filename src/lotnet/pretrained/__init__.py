@@ -1,8 +1,8 @@
 """Models to take away: folders that explain themselves, and those that come with lotnet.
 
-    model = lotnet.load("lipconvnet5-cifar10")           # one that comes with lotnet
-    lotnet.save_pretrained(model, "my-model")            # model.safetensors, config.json and a model card, README.md
+    lotnet.save_pretrained(model, "my-model")  # model.safetensors, config.json and a model card, README.md
     model = lotnet.from_pretrained("my-model")
+    model = lotnet.load(name)  # one that comes with lotnet; `names()` lists them, if there are any
 
 A model that comes with lotnet is a packed one (`lotnet.pretrained.packed`) in a folder of its name beside this file.
 Loading runs no code that the folder brings, and no function here opens a connection.

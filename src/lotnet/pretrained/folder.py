@@ -32,20 +32,32 @@ def save_pretrained(
     ...     sorted(file.name for file in Path(folder).iterdir())
     ['README.md', 'config.json', 'model.safetensors']
     """
+    if not isinstance(model, FrozenModel):
+        raise InputError(
+            f"a {type(model).__name__} cannot be saved: freeze it first with lotnet.freeze(model, image_size)"
+        )
     found = _read(certificates)
     if found is not None and found.get("checksum") != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
+    card = model_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
     model.save(folder)
-    write_whole(Path(folder) / CARD, model_card(model, name or Path(folder).resolve().name, found).encode())
+    write_whole(Path(folder) / CARD, card.encode())
 
 
 def _read(certificates: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if certificates is None or isinstance(certificates, Mapping):
-        return certificates
-    try:
-        content = json.loads(Path(certificates).read_text())
-    except (OSError, ValueError):
-        content = None
-    if not isinstance(content, dict) or "summary" not in content:
-        raise InputError(f"{certificates} holds no certificates: `lotnet certify RUN` writes RUN/certificates.json")
+    if certificates is None:
+        return None
+    content: Any = certificates
+    if not isinstance(certificates, Mapping):
+        try:
+            content = json.loads(Path(certificates).read_text())
+        except (OSError, ValueError):
+            content = None
+    if not isinstance(content, Mapping) or "summary" not in content:
+        given = "this dict" if isinstance(certificates, Mapping) else certificates
+        raise InputError(f"{given} holds no certificates: `lotnet certify RUN` writes RUN/certificates.json")
     return content

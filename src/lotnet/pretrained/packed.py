@@ -61,7 +61,10 @@ class Packed:
 
     def write(self, folder: Path) -> int:
         """The folder's size in bytes."""
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
         kind = next(name for name, made in MODELS.items() if made is type(self.model))
         about = {
@@ -111,7 +114,10 @@ def read(folder: Path) -> Packed:
         about = json.loads((folder / SETTINGS).read_text())
         kernels = (folder / KERNELS).read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read the packed model in {folder}: {error.strerror}") from None
+        raise InputError(
+            f"cannot read the packed model in {folder} ({error.strerror}): write it again with "
+            f"`lotnet pack RUN --out {folder}`"
+        ) from None
     except ValueError:
         raise _damaged(folder) from None
     if not isinstance(about, dict):

@@ -84,7 +84,9 @@ def _model(run: RunData) -> str:
     """In a few words."""
     model = run.config.model
     depth = f"-{model.depth}" if hasattr(model, "depth") else ""
-    kind = f"{type(model).__name__}{depth}, {model.parametrization.upper()} layers"
+    name = model.parametrization
+    layers = name.upper() if len(name) < 5 else name.capitalize()  # LOT is an acronym, Cayley a name
+    kind = f"{type(model).__name__}{depth}, {layers} layers"
     return f"{kind}, {type(run.config.loss).__name__} loss"
 
 

@@ -1,4 +1,4 @@
-"""What the page says in tables: they hold every number that the charts show, with or without JavaScript."""
+"""What the page says in tables: the main numbers of every chart among it, with or without JavaScript."""
 
 import math
 from dataclasses import dataclass, field, replace

@@ -36,7 +36,7 @@ class Display:
         )
         name = f"epoch {epoch + 1}/{epochs}"
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text="")
-        self._curves = _tensorboard(folder / "tensorboard", self._begin) if self._speak else None
+        self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -72,10 +72,12 @@ class Display:
                 self._curves.add_scalar(f"validation/certified at {name}", value, done)
 
 
-def _tensorboard(folder: Path, done: int) -> Any:
+def _tensorboard(folder: Path, done: int, console: Console) -> Any:
     """A writer, if the extra `track` is installed. Points after step `done`, from before a kill, are dropped."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
+        text = "metrics.jsonl has the curves; to see them in TensorBoard: `pip install lotnet[track]`"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
         return None
     return SummaryWriter(str(folder), purge_step=done + 1)

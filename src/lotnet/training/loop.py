@@ -169,9 +169,9 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out
                 "seconds": round(state.seconds + time.perf_counter() - started, 3),
             }
             score = accuracy.certified[trainer.radius]
-            better = state.best is None or score > state.best.score
+            better = state.best is None or score >= state.best.score  # of equals the one that has learnt longest
             state = _State(torch.zeros_like(state.loss), epoch + 1, 0, 0.0, state.metrics_bytes, state.best)
-            if better:  # ties go to the earlier
+            if better:
                 state.best = Best(epoch + 1, score)
             if fabric.is_global_zero:
                 if better:

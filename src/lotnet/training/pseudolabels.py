@@ -81,7 +81,7 @@ def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | Non
     path = folder / f"{_NAME}.json"
     if not path.exists():
         return None
-    remedy = f"delete {path} to have them made again"
+    remedy = f"delete {path} and what was trained on them to have them made again"
     try:
         heading = json.loads(path.read_text())
         content = (folder / f"{_NAME}.safetensors").read_bytes()

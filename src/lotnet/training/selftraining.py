@@ -166,7 +166,7 @@ def _check_fraction(dataset: Dataset, fraction: float) -> None:
     counts = torch.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist()
     count, name = min(zip(counts, dataset.classes, strict=True))
     if round(fraction * count) < 2:
-        remedy = "add images of that class" if count < 4 else f"use at least {2 / count:.2g}"
+        remedy = "add images of that class, or raise --limit" if count < 4 else f"use at least {2 / count:.2g}"
         raise InputError(
             f"labelled {fraction} leaves the class {name} ({count} training images) without the two labels it needs, "
             f"one to learn from and one to hold out: {remedy}"

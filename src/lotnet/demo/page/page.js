@@ -25,16 +25,24 @@ async function ask(path, body) {
 }
 
 function complain(sentence) {
-  part("problem").textContent = sentence;
+  part("problem").textContent = `${sentence[0].toUpperCase()}${sentence.slice(1)}`;
   part("problem").hidden = false;
   part("waiting").hidden = true;
   part("answer").hidden = true;
   part("attack-card").hidden = true;
 }
 
+// No picture: an earlier one beside a complaint would look like the cause of it.
+function forget() {
+  part("preview").hidden = true;
+  part("invite").hidden = false;
+  part("changes").hidden = true;
+}
+
 async function choose(chosen, about) {
   const question = ++questions;
   if (chosen.size > about.largest_upload) {
+    forget();
     complain(`The image is larger than ${about.largest_upload / 2 ** 20} MB: scale it down first.`);
     return;
   }
@@ -50,7 +58,9 @@ async function choose(chosen, about) {
     answer = found;
     show();
   } catch (error) {
-    if (question === questions) complain(error.message);
+    if (question !== questions) return;
+    forget();
+    complain(error.message);
   }
 }
 
@@ -79,6 +89,10 @@ function show() {
   part("slider").style.setProperty("--part", `calc(0.625rem + ${where} * (100% - 1.25rem))`);
   part("mark").textContent = answer.radius > 0 ? `proved up to ${answer.radius_text}` : "nothing is proved";
   part("before").src = answer.picture;
+  for (const id of ["after", "change"]) part(id).removeAttribute("src");  // those of an earlier picture
+  part("after-text").textContent = "attacked";
+  part("verdict").className = "verdict busy";
+  part("verdict").textContent = "Attacking ...";
   part("attack-card").hidden = false;
   attack();
 }
