@@ -79,6 +79,12 @@ def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:
     assert result.epochs == 2 and result.best_epoch in (1, 2)
     assert result.summary["images"] == 30
     assert "tiny" in (folder / "README.md").read_text()
+    best = run / "checkpoints" / "best.safetensors"
+    best.write_bytes(best.read_bytes() + b" ")
+    assert main(["record", str(run), "--to", str(folder)]) == 2
+    assert "went on after it was certified" in capsys.readouterr().err
+    best.unlink()  # a run without weights is taken at its word
+    assert main(["record", str(run), "--to", str(folder)]) == 0
 
 
 def test_paper_shows_a_result_in_its_cell(tmp_path: Path, capsys) -> None:

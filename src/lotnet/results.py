@@ -52,6 +52,7 @@ def collect(run_path: Path, name: str) -> Result:
         certificates = json.loads((run_path / "certificates.json").read_text())
     except (OSError, ValueError):
         raise InputError(f"{run_path} has no certificates yet: make them with `lotnet certify {run_path}`") from None
+    run.check_certified(certificates)
     if certificates["split"] != "test" or certificates["summary"]["radii"] != [36 / 255, 72 / 255, 108 / 255]:
         raise InputError(
             f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"

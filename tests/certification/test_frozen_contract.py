@@ -187,3 +187,11 @@ def test_a_series_of_an_even_kernel_is_not_bounded() -> None:
     impulses = torch.eye(32, dtype=torch.float64).view(32, 2, 4, 4)
     assert float(torch.linalg.matrix_norm(module(impulses).flatten(1), ord=2)) > 1.5
     assert float(module.lipschitz_bound()) == float("inf")
+
+
+@pytest.mark.parametrize("kernel_size", (1, 2, 3, 4, 5))
+@pytest.mark.parametrize("side", (1, 2, 5))
+def test_a_normalised_kernel_is_proved_on_the_grid_it_was_normalised_on(kernel_size: int, side: int) -> None:
+    layer = randomized(OrthogonalConv2d(2, 3, kernel_size, parametrization="spectral"))
+    bound = float(layer.frozen((2, side, side), torch.float64).lipschitz_bound())
+    assert 1 - 1e-9 <= bound <= 1 + 1e-7

@@ -112,7 +112,7 @@ def _single_precision_newton() -> Iterator[None]:
         yield
 
 
-# What was changed: how, and where it stands in numerics.md or peers.md if it does.
+# What was changed, and how.
 MUTANTS: dict[str, Mutant] = {
     "max(std) for min(std)": partial(
         _patched, FrozenNormalize, "_prove_lipschitz", lambda self: Upper(1) / float(self.std.max())

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -174,9 +173,12 @@ def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -
     (other / "environment.json").write_text(json.dumps(larger))
     assert "3 x 16 x 16" in sentence(run, other)
     (other / "environment.json").write_text(json.dumps(environment))
-    os.utime(run / "certificates.json", (0, 0))
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "best.safetensors").write_bytes(b"later weights")
+    known = read(run)
+    (run / "certificates.json").write_text(json.dumps(known | {"checkpoint": "of earlier weights"}))
     assert f"went on after it was certified: make its certificates again with `lotnet certify {run}`" in sentence(run)
-    (run / "certificates.json").touch()
+    (run / "certificates.json").write_text(json.dumps(known))
     for broken in ({"format": 9}, {"images": []}, {"summary": {}}, {"audit": [{}]}, {"checksum": None}):
         (other / "certificates.json").write_text(json.dumps(certificates | broken))
         assert f"make it again with `lotnet certify {other}`" in sentence(other)

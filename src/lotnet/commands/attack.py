@@ -109,14 +109,14 @@ def _linf_table(options: Any) -> int:
     if options.json:
         print(json.dumps({**about, "seed": options.seed, "rows": rows}))
         return 0
-    title = f"l-infinity PGD at {options.linf}, {options.steps} steps on the margin, by the float64 program"
-    table = Table(title=title)
+    table = Table(title=f"l-infinity PGD at {options.linf}, {options.steps} steps on the margin, float64")
     table.add_column("model", overflow="fold")
-    for heading in ("images", "clean", "attacked", "paper: clean", "attacked"):
+    compared = any(row["paper"] for row in rows)
+    for heading in ("images", "clean", "attacked", *(("paper: clean", "attacked") if compared else ())):
         table.add_column(heading, justify="right")
     for row in rows:
         theirs = row["paper"]
-        cells = ("", "") if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
+        cells = () if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
         table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
     console.print(table)
     return 0

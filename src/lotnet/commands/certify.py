@@ -89,6 +89,7 @@ def prove(
         "data": opened.data,
         "split": name,
         "checksum": model.settings["checksum"],
+        "checkpoint": opened.checkpoint,
         "evaluation_seconds": _evaluation_seconds(model, images, batch_size),
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
     }

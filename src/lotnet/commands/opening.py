@@ -28,6 +28,8 @@ class Opened:
     data: str
     """The data set it was trained on."""
     run: Run | None
+    checkpoint: str | None = None
+    """`Run.best_digest` of what the model was frozen from."""
 
     def file(self, name: str) -> Path:
         """Where to write a file about the model."""
@@ -55,11 +57,11 @@ def open_model(text: str) -> Opened:
     path = Path(text)
     if (path / "config.yaml").is_file():
         run = Run.open(path)
-        images = run.images()
+        images, checkpoint = run.images(), run.best_digest()
         model = freeze(run.best_model(), (images.channels, images.height, images.width))
         model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
         model.save(path / "model")
-        return Opened(model, path, run.classes(), run.config.data.name, run)
+        return Opened(model, path, run.classes(), run.config.data.name, run, checkpoint)
     if (path / "config.json").is_file() or packed.is_packed(path):
         return _opened(from_pretrained(path), path)
     if text in names():

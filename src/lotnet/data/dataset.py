@@ -1,6 +1,6 @@
 """What a data set is, and the only ways it is ever divided.
 
-Laws (design.md, "Dataset"):
+Laws:
 
 * images are uint8, n x c x h x w, at least one of them, train and test of one shape;
 * labels are int64 in [0, number of classes); there are at least two classes, all differently named;

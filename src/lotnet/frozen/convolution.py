@@ -268,8 +268,8 @@ def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:
     elif operator.padding_mode == "circular":
         rows, columns = rows // math.gcd(rows, dh), columns // math.gcd(columns, dw)
         grid = Grid(rows * -(-kh // rows), columns * -(-kw // columns))
-    else:  # n + k - 1 interleaved pixels hold everything that a phase touches
-        grid = Grid(-(-rows // dh) + kh - 1, -(-columns // dw) + kw - 1)
+    else:  # n + k - 1 interleaved pixels hold everything that a phase touches; `Geometry.grid` has one more for even k
+        grid = Grid(-(-rows // dh) + 2 * (kh // 2), -(-columns // dw) + 2 * (kw // 2))
     kernel = operator.kernel.double()
     transfers = transfer(kernel, grid)
     # The computed transfer matrices err: each entry is a sum of kh kw products with phases known to 8u.

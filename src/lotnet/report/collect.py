@@ -4,7 +4,6 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +98,7 @@ def _collect(path: Path, name: str) -> RunData:
     environment = _read(path / "environment.json", again, _environment)
     classes = tuple(environment["classes"])
     with_images = _read(path / "certificates.json", f"make it again with {certify}", _certificates)
-    # A copy of the file is later than the original, so what is earlier than a training is about another network.
-    if (path / "certificates.json").stat().st_mtime < _started(environment["sessions"][-1]):
-        raise InputError(
-            f"the training of {path} went on after it was certified: make its certificates again with {certify}"
-        )
+    run.check_certified(with_images)
     images = with_images.pop("images")
     if max(int(images["label"].max()), int(images["prediction"].max())) >= len(classes):
         raise InputError(f"{path / 'certificates.json'} has classes that the run has not: make it again with {certify}")
@@ -170,14 +165,10 @@ def _environment(text: str) -> dict[str, Any]:
     _expect({"channels", "height", "width"} <= content["images"].keys())
     for session in content["sessions"]:
         session["command"] = command_of(session["command"])
-        _expect(_started(session) and isinstance(session["commit"], str | None))
+        _expect(isinstance(session["started"], str) and isinstance(session["commit"], str | None))
         _expect({"device", "processes", "processor", "cores"} <= session["hardware"].keys())
         _expect(session["versions"].keys())
     return content
-
-
-def _started(session: dict[str, Any]) -> float:
-    return datetime.fromisoformat(session["started"]).timestamp()
 
 
 def _metrics(text: str, config: RunConfig) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ so a process killed at any moment leaves a directory that `--resume` can continu
 
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -92,6 +93,24 @@ class Run:
             model = model.double()
         model.load_state_dict(part(tensors, "weights"))
         return model.eval()
+
+    def best_digest(self) -> str | None:
+        """SHA-256 of the best checkpoint, by which certificates say whose they are; None where it is not there."""
+        if not self.checkpoints.best.is_file():
+            return None
+        return hashlib.sha256(self.checkpoints.best.read_bytes()).hexdigest()
+
+    def check_certified(self, certificates: dict[str, Any]) -> None:
+        """Refuse certificates of weights that training has replaced since.
+
+        Without the weights, as in a run that was copied without its checkpoints, there is nothing to compare.
+        """
+        known, now = certificates.get("checkpoint"), self.best_digest()
+        if None not in (known, now) and known != now:
+            raise InputError(
+                f"the training of {self.path} went on after it was certified: make its certificates again with "
+                f"`lotnet certify {self.path}`"
+            )
 
     def is_finished(self) -> bool:
         """Whether the last epoch was trained and saved."""
