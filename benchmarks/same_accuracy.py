@@ -25,7 +25,7 @@ class Literal(Parametrization):
         if frozen:
             return LOT().operator(weight, geometry, frozen)
         grid = geometry.grid
-        transfers = literal_transfers(weight, grid.rows, grid.columns)[:, : grid.half]
+        transfers = literal_transfers(weight, grid.rows, grid.columns)[: grid.half]
         return Spectrum(transfers.flatten(0, 1), grid)
 
 

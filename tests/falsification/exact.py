@@ -104,8 +104,8 @@ def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
     waves = []
     for dy, dx in moves:
         real, imaginary = [], []
-        for r, c in product(range(rows), range(half)):
-            alone = c == 0 or 2 * c == columns  # its own conjugate; the others stand for two
+        for r, c in product(range(half), range(columns)):
+            alone = r == 0 or 2 * r == rows  # its conjugates are there too; the others stand for two
             y, x = r * dy % rows, c * dx % columns
             scale = flint.arb(1 if alone else 2) / (rows * columns)
             real.append(scale * (cos_r[y] * cos_c[x] - sin_r[y] * sin_c[x]))

@@ -30,6 +30,7 @@ from lotnet import (
 from lotnet.certification import certify
 from lotnet.errors import InputError
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.model import FORMAT
 from lotnet.parametrizations import PARAMETRIZATIONS
 
 FORMS = {
@@ -351,7 +352,7 @@ def test_the_files_are_safetensors_and_json_and_nothing_else(frozen: FrozenModel
     frozen.save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["format"] == 1 and config["precision"] == "float32"
+    assert config["format"] == FORMAT and config["precision"] == "float32"
     assert set(load_file(tmp_path / "model.safetensors")) == set(frozen.state_dict())
     header = (tmp_path / "model.safetensors").read_bytes()[8:]
     assert header.startswith(b"{") and not header.startswith(b"PK") and b"__reduce__" not in header
@@ -373,7 +374,8 @@ def test_half_a_file(stored: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", (b"\xff\xfe\x00", b"{", b"[]", b'{"format": 1}', b'{"format": 1, "precision": "int"}')
+    "content",
+    (b"\xff\xfe\x00", b"{", b"[]", b'{"format": %d}' % FORMAT, b'{"format": %d, "precision": "int"}' % FORMAT),
 )
 def test_a_damaged_description(stored: Path, tmp_path: Path, content: bytes) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
@@ -403,8 +405,8 @@ def test_one_setting_of_one_stage(stored: Path, tmp_path: Path) -> None:
 def test_another_format_and_an_empty_folder(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"format": 2}))
-    with pytest.raises(InputError, match="has format 2, this lotnet reads 1"):
+    (folder / "config.json").write_text(json.dumps(config | {"format": 1}))
+    with pytest.raises(InputError, match=f"has format 1, this lotnet reads {FORMAT}"):
         FrozenModel.load(folder)
     with pytest.raises(InputError, match=r"holds no frozen model: `lotnet certify RUN` writes one"):
         FrozenModel.load(tmp_path / "nothing")

@@ -130,12 +130,12 @@ def test_real_blocks_act_on_stacked_parts() -> None:
 def test_bases_are_the_fft(n: int, padding: int) -> None:
     grid = Grid(n, n, padding)
     x = torch.randn(n, n, dtype=torch.float64)
-    full = torch.fft.rfft2(F.pad(x, (padding,) * 4), norm="ortho")
-    full[:, 1 : (grid.columns + 1) // 2] *= 2**0.5
-    spectrum = analyse(x[None, None], grid).view(grid.rows, grid.half, 2)
+    full = torch.fft.rfft2(F.pad(x, (padding,) * 4), dim=(1, 0), norm="ortho")
+    full[1 : (grid.rows + 1) // 2] *= 2**0.5
+    spectrum = analyse(x[None, None], grid).view(grid.half, grid.columns, 2)
     assert torch.allclose(torch.view_as_complex(spectrum), full, atol=1e-12)
-    assert row_basis(grid, torch.float64, CPU).shape == (2 * grid.rows, n)
-    assert column_basis(grid, torch.float64, CPU).shape == (2 * grid.half, 2 * n)
+    assert row_basis(grid, torch.float64, CPU).shape == (2 * grid.half, n)
+    assert column_basis(grid, torch.float64, CPU).shape == (2 * grid.columns, 2 * n)
 
 
 def test_float32_transforms_are_the_rounded_float64_ones() -> None:

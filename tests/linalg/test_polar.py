@@ -92,8 +92,8 @@ def test_lot_equals_the_paper_where_that_has_converged(k: int) -> None:
     grid = geometry.grid
     literal = literal_transfers(weight, grid.rows, grid.columns)
     assert (torch.linalg.svdvals(literal) - 1).abs().max() < 1e-12  # it has converged
-    ours = accurate_polar(transfer(weight, grid)).view(grid.rows, grid.half, 4, 4)
-    assert (ours - literal[:, : grid.half]).abs().max() <= 1e-10
+    ours = accurate_polar(transfer(weight, grid)).view(grid.half, grid.columns, 4, 4)
+    assert (ours - literal[: grid.half]).abs().max() <= 1e-10
 
 
 @pytest.mark.parametrize("condition", (1.0, 30.0, 900.0))

@@ -274,18 +274,18 @@ def test_stored_transforms_are_as_exact_as_dft_error_assumes(n: int, dtype: torc
     with flint.ctx.workdps(40):
         turn = [flint.fmpq(2 * (j % n), n) for j in range(n * n)]
         wave = [(flint.arb.cos_pi_fmpq(t), -flint.arb.sin_pi_fmpq(t)) for t in turn[:n]]
-        rows = row_basis(grid, dtype, torch.device("cpu")).view(n, 2, n).double().tolist()
-        columns = column_basis(grid, dtype, torch.device("cpu")).view(half, 2, 2, n).double().tolist()
+        rows = row_basis(grid, dtype, torch.device("cpu")).view(half, 2, n).double().tolist()
+        columns = column_basis(grid, dtype, torch.device("cpu")).view(n, 2, 2, n).double().tolist()
         for f in range(n):
             scale = 1 / flint.arb(n).sqrt()
             weight = scale if 2 * f % n == 0 else scale * flint.arb(2).sqrt()
             for p in range(n):
                 cos, sin = wave[f * p % n]
-                pairs = [(rows[f][0][p], cos * scale, scale), (rows[f][1][p], sin * scale, scale)]
+                (real_real, real_imag), (imag_real, imag_imag) = ([part[p] for part in c] for c in columns[f])
+                pairs = [(real_real, cos * scale, scale), (real_imag, -sin * scale, scale)]
+                pairs += [(imag_real, sin * scale, scale), (imag_imag, cos * scale, scale)]
                 if f < half:
-                    (real_real, real_imag), (imag_real, imag_imag) = ([part[p] for part in c] for c in columns[f])
-                    pairs += [(real_real, cos * weight, weight), (real_imag, -sin * weight, weight)]
-                    pairs += [(imag_real, sin * weight, weight), (imag_imag, cos * weight, weight)]
+                    pairs += [(rows[f][0][p], cos * weight, weight), (rows[f][1][p], sin * weight, weight)]
                 for stored, true, unit in pairs:
                     assert abs(stored - true) <= 6 * unit_roundoff(dtype) * unit
 

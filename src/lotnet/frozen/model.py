@@ -27,7 +27,7 @@ from lotnet.frozen.pointwise import (
     FrozenShift,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 FROZEN: dict[str, type[FrozenModule]] = {
     "sequential": FrozenSequential,

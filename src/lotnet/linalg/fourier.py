@@ -1,10 +1,11 @@
 """Convolutions as one matrix product per frequency, with the transforms written as matrix products too.
 
-A real image of `h x w` pixels is surrounded by zeros to the periodic grid and transformed along rows, then columns.
-The transform `T` from pixels to the half spectrum is scaled to be an isometry: interior columns of the half
-spectrum stand for two conjugate frequencies and carry `sqrt 2`. So its inverse is its transpose, padding and
-cropping included, and a convolution with transfer matrices `W_f` is `T^T diag(W_f) T`: its norm is at
-most `max_f ||W_f||`, exactly real, whatever the `W_f` are.
+A real image of `h x w` pixels is surrounded by zeros to the periodic grid and transformed along the rows' index, then
+the columns'. The first transform reads real numbers, so half of its frequencies say everything: it is the one that is
+halved, and the second has half the work. The transform `T` from pixels to the half spectrum is scaled to be an
+isometry: inner rows of the half spectrum stand for two conjugate frequencies and carry `sqrt 2`. So its inverse is
+its transpose, padding and cropping included, and a convolution with transfer matrices `W_f` is `T^T diag(W_f) T`: its
+norm is at most `max_f ||W_f||`, exactly real, whatever the `W_f` are.
 
 Everything is an ordinary real product with a small constant matrix. That is fast at the sizes of
 this field, differentiable, exportable, and its rounding error can be bounded, which an FFT library's cannot.
@@ -50,12 +51,12 @@ class Grid:
 
     @property
     def half(self) -> int:
-        """Columns of the half spectrum; the other frequencies are conjugates."""
-        return self.columns // 2 + 1
+        """Rows of the half spectrum; the other frequencies are conjugates."""
+        return self.rows // 2 + 1
 
     @property
     def frequencies(self) -> int:
-        return self.rows * self.half
+        return self.half * self.columns
 
     @property
     def own_conjugates(self) -> int:
@@ -76,7 +77,7 @@ def distinct_parts(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i 
     """Real and imaginary parts of the transfer matrices at the frequencies that are not conjugates of one another.
 
     Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its
-    first and last column; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
+    first and last row; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
     `expand` has the others.
     """
     o, i = kernel.shape[:2]
@@ -107,8 +108,8 @@ def expand(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r o i, p o i 
 def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows columns
     """The real kernel, as large as the grid, whose transfer matrices are these; same alignment."""
     o, i = transfers.shape[1:]
-    spectrum = transfers.view(grid.rows, grid.half, o, i).permute(2, 3, 0, 1)
-    kernel = torch.fft.irfft2(spectrum.conj(), s=(grid.rows, grid.columns))
+    spectrum = transfers.view(grid.half, grid.columns, o, i).permute(2, 3, 1, 0)  # the library halves the last axis
+    kernel = torch.fft.irfft2(spectrum.conj(), s=(grid.columns, grid.rows)).mT
     return kernel.roll(((grid.rows - 1) // 2, (grid.columns - 1) // 2), dims=(-2, -1))
 
 
@@ -117,7 +118,7 @@ def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
     b, i, h, w = x.shape
     pixels = _pixels_first(x).reshape(h, w * i * b)
     rows = row_basis(grid, x.dtype, x.device) @ pixels
-    spectrum = column_basis(grid, x.dtype, x.device) @ rows.view(grid.rows, 2 * w, i * b)
+    spectrum = column_basis(grid, x.dtype, x.device) @ rows.view(grid.half, 2 * w, i * b)
     return spectrum.view(grid.frequencies, 2 * i, b)
 
 
@@ -133,8 +134,8 @@ def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
 def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
     """The transpose of `analyse`: back to pixels, the padding cropped."""
     _, o2, b = spectrum.shape
-    columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.rows, 2 * grid.half, -1)
-    pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.rows, -1)
+    columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.half, 2 * grid.columns, -1)
+    pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.half, -1)
     return pixels.view(grid.height, grid.width, o2 // 2, b).permute(3, 2, 0, 1)
 
 
@@ -142,33 +143,33 @@ def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 
     return synthesise(torch.bmm(blocks, analyse(x, grid)), grid)
 
 
-def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 rows, height
-    """Full transform along the rows' index: real and imaginary part next to each other for each frequency."""
+def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, height
+    """Half transform along the rows' index: real and imaginary part next to each other for each frequency."""
     return _row_basis(grid.rows, grid.height, grid.padding, dtype, device)
 
 
-def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, 2 width
-    """Half transform along the columns' index, of complex numbers given as (part, column)."""
+def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 columns, 2 width
+    """Full transform along the columns' index, of complex numbers given as (part, column)."""
     return _column_basis(grid.columns, grid.width, grid.padding, dtype, device)
 
 
 @_constant
 def _row_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    cos, sin = _waves(torch.arange(n), torch.arange(size) + padding, n)
-    return torch.stack((cos, -sin), dim=1).view(2 * n, size).div(math.sqrt(n)).to(device, dtype)
-
-
-@_constant
-def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     half = n // 2 + 1
     cos, sin = _waves(torch.arange(half), torch.arange(size) + padding, n)
     twice = torch.full((half,), 2.0, dtype=torch.float64)
     twice[0] = 1.0
     if n % 2 == 0:
-        twice[-1] = 1.0  # the mean and the alternating column are their own conjugates
+        twice[-1] = 1.0  # the mean and the alternating row are their own conjugates
     weight = (twice / n).sqrt()[:, None]
+    return torch.stack((weight * cos, -weight * sin), dim=1).view(2 * half, size).to(device, dtype)
+
+
+@_constant
+def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    cos, sin = _waves(torch.arange(n), torch.arange(size) + padding, n)
     real, imaginary = torch.cat((cos, sin), dim=1), torch.cat((-sin, cos), dim=1)
-    return torch.stack((weight * real, weight * imaginary), dim=1).view(2 * half, 2 * size).to(device, dtype)
+    return torch.stack((real, imaginary), dim=1).view(2 * n, 2 * size).div(math.sqrt(n)).to(device, dtype)
 
 
 @dataclass(frozen=True)
@@ -184,10 +185,10 @@ class Distinct:
 @_constant
 def distinct(grid: Grid, device: torch.device) -> Distinct:
     reals, pairs, mirrors = [], [], {}
-    for u in range(grid.rows):
-        for v in range(grid.half):
-            here, u_mirror, v_mirror = u * grid.half + v, -u % grid.rows, -v % grid.columns
-            mirror = u_mirror * grid.half + v_mirror if v_mirror < grid.half else None
+    for u in range(grid.half):
+        for v in range(grid.columns):
+            here, u_mirror, v_mirror = u * grid.columns + v, -u % grid.rows, -v % grid.columns
+            mirror = u_mirror * grid.columns + v_mirror if u_mirror < grid.half else None
             if mirror == here:
                 reals.append(here)
             elif mirror is not None and mirror < here:
@@ -235,8 +236,8 @@ def _distinct_tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device
 @_constant
 def _tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 f, k k
     # Tap t of a cross-correlation reads the pixel t - (k-1)//2 away: the phase has a plus sign.
-    cos_r, sin_r = _waves(torch.arange(grid.rows), torch.arange(kh) - (kh - 1) // 2, grid.rows)
-    cos_c, sin_c = _waves(torch.arange(grid.half), torch.arange(kw) - (kw - 1) // 2, grid.columns)
+    cos_r, sin_r = _waves(torch.arange(grid.half), torch.arange(kh) - (kh - 1) // 2, grid.rows)
+    cos_c, sin_c = _waves(torch.arange(grid.columns), torch.arange(kw) - (kw - 1) // 2, grid.columns)
     phase = torch.complex(cos_r, sin_r)[:, None, :, None] * torch.complex(cos_c, sin_c)[None, :, None, :]
     flat = phase.reshape(grid.frequencies, kh * kw)
     return torch.cat((flat.real, flat.imag)).to(device, dtype)
