@@ -200,8 +200,8 @@ class FrozenKernel(FrozenConvolution):
         b, _, h, w = x.shape
         o, _, kh, kw = self.kernel.shape
         patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.dilation)  # b, i kh kw, pixels
-        rows = h + self.extra[0]
-        return (self.kernel.view(o, -1) @ patches).view(b, o, rows, -1)[..., :h, :w]
+        columns = patches.transpose(0, 1).flatten(1)  # one product for all images: a small one reads the kernel in vain
+        return (self.kernel.view(o, -1) @ columns).view(o, b, h + self.extra[0], -1)[..., :h, :w].transpose(0, 1)
 
     def _prove_lipschitz(self) -> Upper:
         return kernel_norm(self.operator(), self.settings["height"], self.settings["width"])
