@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": {"frozen", "losses", "certification"},
     "predict": {"frozen", "certification", "data"},
     "pretrained": {"frozen", "layers", "models", "certification"},
-    "demo": {"frozen", "data", "attacks", "predict"},
+    "demo": {"frozen", "certification", "data", "attacks", "predict"},
     "export": {"frozen", "certification"},
     "analysis": {"linalg", "parametrizations", "layers", "losses", "certification"},
     "theory": {"linalg"},
@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
     },
     "results": {"models", "losses", "certification", "config", "paper", "training"},
-    "report": {"data", "predict", "certification", "config", "paper", "results", "training"},
+    "report": {"data", "certification", "config", "paper", "results", "training"},
     "commands": {
         "ablations",
         "analysis",

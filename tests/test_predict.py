@@ -11,10 +11,11 @@ from PIL import Image
 
 from lotnet import FrozenModel
 from lotnet.certification import certify
+from lotnet.certification.shown import rounded_down, rounded_up
 from lotnet.cli import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
-from lotnet.predict import Prediction, find_files, predict, read_pictures, rounded_down
+from lotnet.predict import Prediction, find_files, predict, read_pictures
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
 
 def test_what_is_printed_is_never_more_than_what_is_proved() -> None:
     assert str(rounded_down(0.99999, 4)) == "0.9999"
+    assert (rounded_up(1.00001, 4), rounded_up(float("inf"))) == ("1.0001", "none")
     assert "below 0.9999 " in Prediction("bee", 1, {"bee": 1.0}, 0.99999).meaning
     assert "Nothing is proved" in Prediction("bee", 1, {"bee": 1.0}, 0.0).meaning
 

@@ -17,7 +17,6 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -26,6 +25,7 @@ from PIL import Image
 from torch import Tensor
 
 from lotnet.certification import certify
+from lotnet.certification.shown import rounded_down
 from lotnet.data import decode
 from lotnet.data.images import image_files
 from lotnet.errors import InputError
@@ -123,11 +123,6 @@ def class_names(model: FrozenModel, count: int) -> tuple[str, ...]:
     """Those the model was trained with; numbers if it was frozen without any."""
     names = tuple(str(name) for name in model.settings.get("classes", ()))
     return names if len(names) == count else tuple(str(n) for n in range(count))
-
-
-def rounded_down(value: float, digits: int) -> Decimal:
-    """For print: what is shown is never more than what is proved."""
-    return Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR)
 
 
 def find_files(names: Iterable[str | Path], listed: TextIO | None = None) -> list[Path]:

@@ -1,7 +1,6 @@
 """`lotnet certify`."""
 
 import json
-import math
 import time
 from dataclasses import asdict
 from fractions import Fraction
@@ -14,13 +13,13 @@ from rich.table import Table
 
 from lotnet.certification.audit import AuditRow, audit
 from lotnet.certification.certificate import certify
+from lotnet.certification.shown import rounded_down, rounded_up
 from lotnet.certification.summary import CLAIMS, Summary, summarize, write_certificates
 from lotnet.commands.opening import MODEL, Opened, choose_device, open_model, tensors
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.parser import Parser
-from lotnet.predict import rounded_down
 from lotnet.pretrained import save_pretrained
 from lotnet.training.precision import evaluating
 
@@ -139,11 +138,6 @@ def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: in
     return time.perf_counter() - start
 
 
-def _rounded_up(bound: float, digits: int) -> str:
-    """For print: what is shown is never less than what is proved."""
-    return str(-rounded_down(-bound, digits)) if bound < math.inf else "none"
-
-
 def _show(console: Console, summary: Summary, names: list[str], rows: list[AuditRow], seconds: float) -> None:
     table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
@@ -165,10 +159,10 @@ def _show(console: Console, summary: Summary, names: list[str], rows: list[Audit
         table.add_column(heading, justify="left" if heading in ("layer", "kind") else "right")
     for row in rows:
         error = "" if row.orthogonality_error is None else f"{row.orthogonality_error:.1e}"
-        table.add_row(row.name, row.kind, _rounded_up(row.lipschitz_bound, 9), error, f"{row.seconds:.2f}")
+        table.add_row(row.name, row.kind, rounded_up(row.lipschitz_bound, 9), error, f"{row.seconds:.2f}")
     console.print(table)
     notes: list[Any] = [
-        f"Lipschitz bound of the features, in pixels: {_rounded_up(summary.lipschitz_bound, 6)}",
+        f"Lipschitz bound of the features, in pixels: {rounded_up(summary.lipschitz_bound, 6)}",
         f"Implied mean radii: l-infinity {rounded_down(summary.linf_mean_radius, 5)}, "
         f"l1 {rounded_down(summary.l1_mean_radius, 4)}",
         f"Evaluation of all images by the float32 model: {seconds:.2f} s",

@@ -5,10 +5,11 @@ import json
 import torch
 from rich.console import Console
 
+from lotnet.certification.shown import rounded_down
 from lotnet.commands.opening import MODEL, choose_device, open_model
 from lotnet.data import to_unit
 from lotnet.parser import Parser
-from lotnet.predict import Picture, Prediction, find_files, predict, read_pictures, rounded_down
+from lotnet.predict import Picture, Prediction, find_files, predict, read_pictures
 
 _SHOWN = 5
 """Classes whose probability is printed; --json has all."""

@@ -19,10 +19,11 @@ from PIL import Image
 from torch import Tensor
 
 from lotnet.attacks import pgd_l2, squared_distance
+from lotnet.certification.shown import rounded_down
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
-from lotnet.predict import Picture, Prediction, predict, read_picture, rounded_down
+from lotnet.predict import Picture, Prediction, predict, read_picture
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """What is decoded: none of Pillow's formats that start another program."""

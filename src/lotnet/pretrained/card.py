@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lotnet.certification.plain import in_255ths
+from lotnet.certification.shown import rounded_down
 from lotnet.frozen.model import FrozenModel
 
 _CLAIMS = {
@@ -62,7 +63,7 @@ def _proved(certificates: Mapping[str, Any] | None) -> str:
         [
             _CLAIMS[claim],
             *(f"{share:.2%}" for share in summary["certified"][claim]),
-            f"{summary['mean_radius'][claim]:.4f}",
+            str(rounded_down(summary["mean_radius"][claim], 4)),
         ]
         for claim in _CLAIMS
     ]

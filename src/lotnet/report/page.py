@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lotnet.certification.plain import in_255ths
+from lotnet.certification.shown import rounded_down
 from lotnet.data import Split
 from lotnet.errors import InputError
-from lotnet.predict import rounded_down
 from lotnet.report import tables
 from lotnet.report.chart import Chart, Series, chart
 from lotnet.report.collect import RunData

@@ -2,10 +2,10 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from lotnet.certification.plain import in_255ths
+from lotnet.certification.shown import rounded_down, rounded_up
 from lotnet.report.collect import RunData
 from lotnet.results import best_epoch
 
@@ -46,7 +46,7 @@ def comparison(runs: list[RunData]) -> Table:
     )
     for slot, run in enumerate(runs):
         shares = [run.clean, *(run.certified(radius) for radius in radii)]
-        last = [f"{run.mean_radius:.4f}", f"{run.environment['parameters']:,}", str(len(run.metrics))]
+        last = [str(rounded_down(run.mean_radius, 4)), f"{run.environment['parameters']:,}", str(len(run.metrics))]
         table.rows.append(Row([run.name, *map(percent, shares), *last], slot))
         if run.paper is None:
             continue
@@ -63,7 +63,7 @@ def claims(run: RunData, slot: int) -> Table:
     table = Table(run.name, ["Certificate", *map(in_255ths, summary["radii"]), "Mean radius"])
     for claim, title in CLAIMS.items():
         shares = map(percent, summary["certified"][claim])
-        table.rows.append(Row([title, *shares, f"{summary['mean_radius'][claim]:.6f}"], slot))
+        table.rows.append(Row([title, *shares, str(rounded_down(summary["mean_radius"][claim], 6))], slot))
     return table
 
 
@@ -152,13 +152,6 @@ def settings(runs: list[RunData]) -> Table:
 
 def percent(share: float) -> str:
     return f"{share:.2%}" if math.isfinite(share) else "none"
-
-
-def rounded_up(bound: float, digits: int = 9) -> str:
-    """An upper bound for print: what is shown is never less than what is proved."""
-    if not math.isfinite(bound):
-        return "none"
-    return str(Decimal(bound).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
 
 
 def duration(seconds: float) -> str:
