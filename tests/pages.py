@@ -13,6 +13,8 @@ RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "results").glob("*.md"))]
 PROGRAMS = ("lotnet", "make", "python", "pip", "torchrun")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
+MACHINE = re.compile(r"(?<![\w.)>\]/:])/[a-z]+/\w")
+"""A path from the root of somebody's disk."""
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 

@@ -111,7 +111,7 @@ def test_bad_input_is_one_sentence(folder: Path, digits: Path, tmp_path: Path, m
     assert "lotnet train" in sentence(str(tmp_path / "empty"), str(digits))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert "no images to predict" in sentence(str(folder), "-")
-    assert "at least one image" in sentence(str(folder), str(digits), "--batch_size", "0")
+    assert "--batch_size cannot be 0: give 1 or more" in sentence(str(folder), str(digits), "--batch_size", "0")
 
 
 def test_the_function_refuses_what_it_cannot_answer_for(model: FrozenModel) -> None:

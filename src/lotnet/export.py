@@ -26,13 +26,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lotnet.certification.certificate import certified_radii  # the one place where that formula is written
+from lotnet.certification.certificate import certified_radii, smallest_std  # the one place for these formulas
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.frozen.convolution import FrozenSpectrum
 from lotnet.frozen.model import FrozenModel
-from lotnet.frozen.pointwise import FrozenAveragePool, FrozenNormalize
+from lotnet.frozen.pointwise import FrozenAveragePool
 
 Format = Literal["onnx", "torch"]
 Precision = Literal["float32", "float64"]
@@ -130,8 +130,7 @@ class Deployed(nn.Module):
         self.claimed = precision == "float64"
         self.output = "radius" if self.claimed else "plain_radius"
         self.network = _portable(double if self.claimed else model.astype(self.precision).to("cpu"))
-        normalizing = [module for module in double.modules() if isinstance(module, FrozenNormalize)]
-        self.std = min((float(module.std.abs().min()) for module in normalizing), default=1.0)
+        self.std = smallest_std(double)
         self.register_buffer("pairs", self.limits.pairs.to(self.precision))
         self.register_buffer("logit_error", self.limits.logit_error.to(self.precision))
 

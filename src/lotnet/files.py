@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and folders for them."""
 
 import os
 import tempfile
@@ -27,3 +27,11 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def make_folder(path: Path, remedy: str = "choose another") -> None:
+    """With its parents, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path} ({error.strerror}): {remedy}") from None

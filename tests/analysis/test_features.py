@@ -93,7 +93,7 @@ def test_bad_input_is_one_sentence(lot_run: Path, tmp_path: Path, capsys: pytest
         (["features", str(lot_run), "--step", "20"], "must be from 0 to below 2"),
         (["features", str(lot_run), "--step=1e38", "--decay=0", "--steps=20"], "give a smaller --step"),
         (["landscape", str(lot_run), "--points", "8"], "an odd number"),
-        (["landscape", str(lot_run), "--batch_size", "0"], "batch_size must be at least 1"),
+        (["landscape", str(lot_run), "--batch_size", "0"], "--batch_size cannot be 0: give 1 or more"),
         (["landscape", str(lot_run), "--split", "all"], "choose test or train"),
         (["landscape"], "see `lotnet --help`"),
         (["features", str(lot_run), "--neuron", "1"], "did you mean --neurons?"),

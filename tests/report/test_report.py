@@ -21,7 +21,7 @@ PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": 
 
 
 @pytest.fixture
-def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Split:
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Split:
     monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "data"))
     return made_up_data(tmp_path / "data")
 
@@ -54,9 +54,9 @@ def row(page: str, name: str) -> list[str]:
     return next(cells for cells in Cells(page).rows if cells and cells[0] == name)
 
 
-def test_the_tables_hold_the_numbers_without_a_script(test_images: Split, tmp_path: Path, capsys) -> None:
-    run = made_up_run(tmp_path / "mine", test_images.labels, **PAPER)
-    add_attacks(run, test_images, [1, 2])
+def test_the_tables_hold_the_numbers_without_a_script(pictures: Split, tmp_path: Path, capsys) -> None:
+    run = made_up_run(tmp_path / "mine", pictures.labels, **PAPER)
+    add_attacks(run, pictures, [1, 2])
     assert main(["report", str(run), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     page = (run / "report.html").read_text()
@@ -75,9 +75,9 @@ def test_the_tables_hold_the_numbers_without_a_script(test_images: Split, tmp_pa
     assert "60.00% at 36/255" in page and str(tmp_path) not in page
 
 
-def test_several_runs_stand_side_by_side(test_images: Split, tmp_path: Path) -> None:
-    one = made_up_run(tmp_path / "a" / "run", test_images.labels)
-    other = made_up_run(tmp_path / "b" / "run", test_images.labels[limited_places(300, 120)], seed=1)
+def test_several_runs_stand_side_by_side(pictures: Split, tmp_path: Path) -> None:
+    one = made_up_run(tmp_path / "a" / "run", pictures.labels)
+    other = made_up_run(tmp_path / "b" / "run", pictures.labels[limited_places(300, 120)], seed=1)
     assert main(["report", str(one), str(other), "--out", str(tmp_path / "both.html")]) == 0
     page = (tmp_path / "both.html").read_text()
     for run in (one, other):  # of one name: told apart by their paths
@@ -86,12 +86,12 @@ def test_several_runs_stand_side_by_side(test_images: Split, tmp_path: Path) -> 
     assert row(page, "seed")[1:] == ["0", "1"] and '<tr class="changed"><th scope="row">seed</th>' in page
 
 
-def test_the_gallery_shows_extremes_mistakes_and_neighbours(test_images: Split, tmp_path: Path) -> None:
-    path = made_up_run(tmp_path / "run", test_images.labels[limited_places(300, 200)])
-    add_attacks(path, test_images, [5])
+def test_the_gallery_shows_extremes_mistakes_and_neighbours(pictures: Split, tmp_path: Path) -> None:
+    path = made_up_run(tmp_path / "run", pictures.labels[limited_places(300, 200)])
+    add_attacks(path, pictures, [5])
     places = limited_places(300, 200).numpy()
     (run,) = collect([path])
-    cards = gallery(run, test_images, 1)
+    cards = gallery(run, pictures, 1)
     held = np.where(run.right, run.radii, -1)
     assert [card.index for card in cards["most"] if card.top] == places[np.argsort(-held)[:12]].tolist()
     assert {card.label for card in cards["least"]} == set(range(10))
@@ -100,14 +100,12 @@ def test_the_gallery_shows_extremes_mistakes_and_neighbours(test_images: Split, 
     assert 12 < len(cards["most"]) <= 12 + 60
     # The attack counted all 300 images: its number 5 is another one among the 200, or none.
     assert [card.index for card in cards["attacked"]] == [5] * (5 in places)
-    add_attacks(path, test_images.select(slice(1, None)), [5], limit=300)  # not the image at that place
-    assert gallery(collect([path])[0], test_images, 1)["attacked"] == []
+    add_attacks(path, pictures.select(slice(1, None)), [5], limit=300)  # not the image at that place
+    assert gallery(collect([path])[0], pictures, 1)["attacked"] == []
 
 
-def test_without_its_data_the_page_is_made_without_images(
-    test_images: Split, tmp_path: Path, monkeypatch, capsys
-) -> None:
-    run = made_up_run(tmp_path / "run", test_images.labels)
+def test_without_its_data_the_page_is_made_without_images(pictures: Split, tmp_path: Path, monkeypatch, capsys) -> None:
+    run = made_up_run(tmp_path / "run", pictures.labels)
     monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "nowhere"))
     assert main(["report", str(run)]) == 0
     assert "lotnet data prepare cifar10" in capsys.readouterr().out
@@ -115,20 +113,20 @@ def test_without_its_data_the_page_is_made_without_images(
     assert "No images here: cifar10" in page and "<img" not in page and str(tmp_path) not in page
 
 
-def test_the_page_asks_for_nothing_and_runs_one_script(test_images: Split, tmp_path: Path) -> None:
-    run = made_up_run(tmp_path / "run", test_images.labels)
+def test_the_page_asks_for_nothing_and_runs_one_script(pictures: Split, tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", pictures.labels)
     name = "</script><script>alert(1)</script>"
     environment = read(run, "environment.json")
     environment["classes"][0] = name
     (run / "environment.json").write_text(json.dumps(environment))
-    page = render(collect([run]), test_images, 36 / 255)
+    page = render(collect([run]), pictures, 36 / 255)
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
     assert len(re.findall("<script", page)) == 2 and "default-src 'none'" in page.replace("&#39;", "'")
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
 
 
-def test_a_training_that_diverged_is_drawn_as_far_as_it_goes(test_images: Split, tmp_path: Path) -> None:
-    run = made_up_run(tmp_path / "run", test_images.labels)
+def test_a_training_that_diverged_is_drawn_as_far_as_it_goes(pictures: Split, tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", pictures.labels)
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     records[2]["loss"] = math.nan
     records[3]["loss"] = math.inf
@@ -149,15 +147,15 @@ def test_ticks_are_round_numbers() -> None:
     assert flat.y_range[0] <= 3 < flat.y_range[1]
 
 
-def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -> None:
+def test_bad_input_is_one_sentence(pictures: Split, tmp_path: Path, capsys) -> None:
     def sentence(*arguments: object) -> str:
         assert main(["report", *map(str, arguments)]) == 2
         said = capsys.readouterr().err.strip()
         assert said.startswith("lotnet: ") and "\n" not in said
         return said
 
-    run = made_up_run(tmp_path / "run", test_images.labels)
-    other = made_up_run(tmp_path / "other", test_images.labels, seed=1)
+    run = made_up_run(tmp_path / "run", pictures.labels)
+    other = made_up_run(tmp_path / "other", pictures.labels, seed=1)
     assert "lotnet train" in sentence(tmp_path / "nothing")
     assert "twice" in sentence(run, run)
     assert "36/255" in sentence(run, "--radius", "far")
@@ -189,7 +187,7 @@ def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -
     assert f"`lotnet certify {other}`" in sentence(other)
     (run / "attacks.json").write_text("{")
     assert f"`lotnet attack {run}`" in sentence(run)
-    add_attacks(run, test_images, [1])
+    add_attacks(run, pictures, [1])
     (run / "attacks.json").write_text(json.dumps(read(run, "attacks.json") | {"checksum": "another"}))
     assert "another model" in sentence(run)
     (run / "attacks.json").unlink()
@@ -199,7 +197,7 @@ def test_bad_input_is_one_sentence(test_images: Split, tmp_path: Path, capsys) -
     assert "environment.json" in sentence(run)
 
 
-def test_certificates_of_other_images_are_refused(test_images: Split, tmp_path: Path, capsys) -> None:
-    run = made_up_run(tmp_path / "run", test_images.labels.flip(0))
+def test_certificates_of_other_images_are_refused(pictures: Split, tmp_path: Path, capsys) -> None:
+    run = made_up_run(tmp_path / "run", pictures.labels.flip(0))
     assert main(["report", str(run)]) == 2
     assert "other images than its data" in capsys.readouterr().err

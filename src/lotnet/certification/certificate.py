@@ -77,6 +77,11 @@ class Certificates:
         return float((right if radius is None else right & (self.radii[claim] > radius)).double().mean())
 
 
+def smallest_std(model: FrozenModel) -> float:
+    """Of the normalisation, 1 without any: 1 over it is the Lipschitz constant that plain radii use."""
+    return min((float(m.std.abs().min()) for m in model.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+
+
 def certify(
     model: FrozenModel,
     images: Tensor,
@@ -97,7 +102,7 @@ def certify(
     device = next(iter(model.buffers())).device
     graph = graph.to(device)
     limits = bounds(graph)
-    std = min((float(m.std.abs().min()) for m in graph.modules() if isinstance(m, FrozenNormalize)), default=1.0)
+    std = smallest_std(graph)
     parts = []
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
         for batch in images.split(batch_size):

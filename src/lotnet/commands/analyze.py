@@ -11,7 +11,7 @@ from rich.table import Table
 from safetensors.torch import save
 
 from lotnet.analysis import features, landscape, newton
-from lotnet.commands.certify import bar
+from lotnet.commands.certify import bar, check_counts
 from lotnet.commands.opening import choose_device
 from lotnet.data import to_unit
 from lotnet.errors import InputError
@@ -68,8 +68,7 @@ def _landscape(arguments: list[str]) -> int:
     if options.split not in ("test", "train"):
         raise InputError(f"there is no split {options.split}: choose test or train")
     console, device = Console(stderr=options.json), choose_device(options.device)
-    if options.batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, not {options.batch_size}")
+    check_counts(options, batch_size=1)
     runs = [Run.open(Path(path)) for path in options.runs]
     models = [run.best_model().to(device) for run in runs]
     surfaces: dict[str, landscape.Landscape] = {}

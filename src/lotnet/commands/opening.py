@@ -7,6 +7,7 @@ import torch
 
 from lotnet.data import Dataset, Split, load, to_unit
 from lotnet.errors import InputError
+from lotnet.files import make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import from_pretrained, names, packed
@@ -33,10 +34,7 @@ class Opened:
 
     def file(self, name: str) -> Path:
         """Where to write a file about the model."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make {self.folder} ({error.strerror}): work in another folder") from None
+        make_folder(self.folder, "work in another folder")
         return self.folder / name
 
     def split(self, name: str, limit: int | None) -> Split:

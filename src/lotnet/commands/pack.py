@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lotnet.certification.certificate import certify
 from lotnet.certification.summary import Summary, summarize
-from lotnet.commands.certify import bar
+from lotnet.commands.certify import bar, check_counts
 from lotnet.commands.opening import choose_device, tensors
 from lotnet.data import Split, load
 from lotnet.errors import InputError
@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
+    check_counts(options, batch_size=1)
     console = Console(stderr=options.json)
     device = choose_device(options.device)
     run = Run.open(Path(options.run))

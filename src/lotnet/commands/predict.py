@@ -6,6 +6,7 @@ import torch
 from rich.console import Console
 
 from lotnet.certification.shown import rounded_down
+from lotnet.commands.certify import check_counts
 from lotnet.commands.opening import MODEL, choose_device, open_model
 from lotnet.data import to_unit
 from lotnet.parser import Parser
@@ -22,6 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("device", "json")
     options = parser.read(arguments)
+    check_counts(options, batch_size=1)
     device = choose_device(options.device)
     files = find_files(options.images)
     opened = open_model(options.model)
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     pixels = torch.stack([picture.pixels for picture in pictures])
     predictions = [
         prediction
-        for batch in pixels.split(max(1, options.batch_size))  # `certify` refuses less than one
+        for batch in pixels.split(options.batch_size)
         for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=options.batch_size)
     ]
     pairs = list(zip(pictures, predictions, strict=True))

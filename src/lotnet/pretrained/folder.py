@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import make_folder, write_whole
 from lotnet.frozen.model import FrozenModel
 from lotnet.pretrained.card import model_card
 
@@ -40,10 +40,7 @@ def save_pretrained(
     if found is not None and found.get("checksum") != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
     card = model_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
+    make_folder(Path(folder))
     model.save(folder)
     write_whole(Path(folder) / CARD, card.encode())
 

@@ -24,7 +24,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import make_folder, write_whole
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.models import MODELS, Images, ModelConfig
@@ -61,10 +61,7 @@ class Packed:
 
     def write(self, folder: Path) -> int:
         """The folder's size in bytes."""
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another") from None
+        make_folder(folder)
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
         kind = next(name for name, made in MODELS.items() if made is type(self.model))
         about = {

@@ -6,6 +6,7 @@ from typing import Any
 
 from lotnet.certification.plain import in_255ths
 from lotnet.certification.shown import rounded_down, rounded_up
+from lotnet.paper import EPOCHS
 from lotnet.report.collect import RunData
 from lotnet.results import best_epoch
 
@@ -52,7 +53,9 @@ def comparison(runs: list[RunData]) -> Table:
             continue
         theirs = [run.paper.clean, *(getattr(run.paper, PAPER.get(radius, ""), None) for radius in radii)]
         name = f"Paper: {run.paper.model}, {run.paper.conv}"
-        table.rows.append(Row([name, *("" if x is None else f"{x:.2f}%" for x in theirs), "", "", "200"], kind="paper"))
+        table.rows.append(
+            Row([name, *("" if x is None else f"{x:.2f}%" for x in theirs), "", "", str(EPOCHS)], kind="paper")
+        )
         apart = ("" if x is None else f"{100 * share - x:+.2f}" for share, x in zip(shares, theirs, strict=True))
         table.rows.append(Row(["Difference, points", *apart, "", "", ""], kind="difference"))
     return table

@@ -24,7 +24,7 @@ from lotnet.config import RunConfig
 from lotnet.data import Dataset, Split, load
 from lotnet.data.keyed import permutation
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import make_folder, write_whole
 from lotnet.models import Images
 from lotnet.training.checkpoint import Checkpoints, DamagedError, part, read
 
@@ -57,10 +57,7 @@ class Run:
     def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
         """A new directory, or an empty one. `overwrite` first removes the run that is there, and nothing but a run."""
         _make_room(path, overwrite)
-        try:
-            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"cannot make {path} ({error.strerror}): choose another --out") from None
+        make_folder(path / "checkpoints", "choose another --out")
         write_whole(path / "config.yaml", config.to_yaml().encode())
         return Run(path, config)
 
