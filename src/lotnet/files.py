@@ -1,7 +1,9 @@
-"""Files that are either whole or not there, and folders for them."""
+"""Files that are either whole or not there, and folders for them, which a process can have to itself."""
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from lotnet.errors import InputError
@@ -35,3 +37,28 @@ def make_folder(path: Path, remedy: str = "choose another") -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {path} ({error.strerror}): {remedy}") from None
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """No other process can claim the folder meanwhile; the claim goes with the process, however that ends.
+
+    Where the file system knows no such thing, everybody's claim is granted.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another process works in {folder}: wait until it ends, or choose another --out"
+            raise InputError(message) from None
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)

@@ -73,7 +73,7 @@ def test_its_row_is_reproduced_by_its_name(shipped: Path, capsys) -> None:
     assert row["images"] == 40
     assert row == {key: found["summary"][key] for key in row}
     assert Path("runs/tiny/certificates.json").is_file()  # beside the work, not in the package
-    assert sorted(file.name for file in (shipped / "tiny").iterdir()) == ["kernels.safetensors", "packed.json"]
+    assert not (shipped / "tiny" / "certificates.json").exists()
 
 
 def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) -> None:
@@ -91,6 +91,17 @@ def test_an_unknown_name_is_one_sentence_with_the_names(shipped: Path, capsys) -
     assert main(["certify", "tinny"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "(tiny)" in said and "lotnet train --out tinny" in said
+
+
+def test_a_packed_model_explains_itself(run: Path, shelf: Path) -> None:
+    card, stored = (shelf / "tiny" / "README.md").read_text(), packed.read(shelf / "tiny")
+    assert stored.result is not None
+    row = next(line for line in card.splitlines() if line.startswith("| claim B"))
+    assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result["certified"]["float"]]
+    assert "40 images of the test split of digits" in card and "1 epochs, batches of 32, seed 0" in card
+    assert json.loads((shelf / "tiny" / "packed.json").read_text())["sha256"] in card
+    (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert 'lotnet.load("tiny")' in block and 'lotnet.from_pretrained("tiny")' in block
 
 
 def test_models_that_come_with_lotnet() -> None:

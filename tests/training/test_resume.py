@@ -3,6 +3,8 @@
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -93,6 +95,30 @@ def test_settings_changed_behind_its_back_are_refused(
     config.write_text(config.read_text().replace("epochs: 12", "epochs: 13"))
     assert main(["train", "--resume", str(run)]) == 2
     assert "other settings" in capsys.readouterr().err
+
+
+def test_a_run_that_another_process_trains_is_left_alone(
+    reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(reference, tmp_path / "run")
+    holder = "import sys, time; from pathlib import Path; from lotnet.files import claimed\n"
+    holder += "with claimed(Path(sys.argv[1])): print('claimed', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", holder, str(run)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "claimed\n"
+        for options in (["--resume", str(run)], [*TINY, "--out", str(run), "--overwrite"]):
+            assert main(["train", *options]) == 2
+            assert f"another process works in {run}: wait" in capsys.readouterr().err
+        other.kill()
+    assert_same(reference, run)
+    assert main(["train", "--resume", str(run)]) == 0  # the claim died with the process
+
+
+def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(reference, tmp_path / "run")
+    before = (run / "environment.json").read_bytes()
+    assert main(["train", "--resume", str(run)]) == 0
+    assert_same(reference, run)
+    assert (run / "environment.json").read_bytes() == before
 
 
 def test_two_checkpoints_are_kept_and_nothing_half_written(reference: Path) -> None:

@@ -2,7 +2,7 @@
 
     lotnet.save_pretrained(model, "my-model")  # model.safetensors, config.json and a model card, README.md
     model = lotnet.from_pretrained("my-model")
-    model = lotnet.load(name)  # one that comes with lotnet; `names()` lists them, if there are any
+    model = lotnet.load("lipconvnet5-cifar10")  # one that comes with lotnet; `names()` lists them
 
 A model that comes with lotnet is a packed one (`lotnet.pretrained.packed`) in a folder of its name beside this file.
 Loading runs no code that the folder brings, and no function here opens a connection.
@@ -35,8 +35,10 @@ def load(name: str) -> FrozenModel:
     lotnet.errors.InputError: no model resnet-50 comes with lotnet: ...
     """
     if name not in names():
-        choices = f"choose one of {', '.join(names())}" if names() else "none does, so train one with `lotnet train`"
-        raise InputError(f"no model {name} comes with lotnet: {choices}, or open a folder with from_pretrained")
+        choices = ", ".join(names())
+        raise InputError(
+            f"no model {name} comes with lotnet: choose one of {choices}, or open a folder with from_pretrained"
+        )
     return packed.read(FOLDER / name).unpack()
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from lotnet.certification.plain import in_255ths
 from lotnet.certification.shown import rounded_down
 from lotnet.frozen.model import FrozenModel
+from lotnet.models import Images
 
+CARD = "README.md"
 _CLAIMS = {
     "plain": "plain (the literature's formula, which trusts layers and arithmetic)",
     "real": "claim A (the function of the stored tensors, in real arithmetic)",
@@ -15,11 +17,62 @@ _CLAIMS = {
 }
 
 
-def model_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | None) -> str:
-    """Markdown, with the header that model hubs read; `certificates` is the content of a certificates.json."""
-    channels, height, width = model.input_shape
-    classes = [str(label) for label in model.settings.get("classes", ())]
-    data = model.settings.get("data")
+def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | None) -> str:
+    """That of a folder with a frozen model; `certificates` is the content of a certificates.json."""
+    return _card(
+        name,
+        model.input_shape,
+        [str(label) for label in model.settings.get("classes", ())],
+        model.settings.get("data"),
+        _proved(certificates),
+        f"Checksum of stages and tensors: `{model.settings['checksum']}`.",
+        [],
+        f"```python\nimport lotnet\n\nmodel = lotnet.from_pretrained({json.dumps(name)})  # this folder's path\n```",
+        "`model.safetensors` holds the numbers and `config.json` the structure. There is no pickle: loading runs no "
+        "code, and refuses tensors that do not match the checksum.",
+    )
+
+
+def packed_card(
+    name: str,
+    images: Images,
+    classes: Sequence[str],
+    data: str,
+    result: Mapping[str, Any] | None,
+    trained: Mapping[str, Any],
+    sha256: str,
+) -> str:
+    """That of a folder with a packed model: what certifying came to, and how it was trained."""
+    certificates = None if result is None else {"summary": result, "split": "test", "data": data}
+    return _card(
+        name,
+        (images.channels, images.height, images.width),
+        classes,
+        data,
+        _proved(certificates),
+        f"SHA-256 of the kernels: `{sha256}`.",
+        ["## How it was trained", _trained(trained)],
+        f"```python\nimport lotnet\n\nmodel = lotnet.load({json.dumps(name)})  # where it came with lotnet; or\n"
+        f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path\n```",
+        "`kernels.safetensors` holds the free kernels in half precision and `packed.json` how to build the network: "
+        "loading orthogonalises them anew, in float64, and the table above is of the network that this gives. There is "
+        "no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
+    )
+
+
+def _card(
+    name: str,
+    shape: Sequence[int],
+    classes: Sequence[str],
+    data: str | None,
+    proved: str,
+    identity: str,
+    more: Sequence[str],
+    loading: str,
+    files: str,
+) -> str:
+    """Markdown, with the header that model hubs read."""
+    channels, height, width = shape
     sections = [
         _header(data),
         f"# {name}",
@@ -29,19 +82,19 @@ def model_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | 
         "normalisation is inside.\n"
         f"* Data set: {data or 'not recorded'}.\n"
         f"* Classes, in the order of the logits: {', '.join(classes) or 'not recorded'}.\n"
-        f"* Checksum of stages and tensors: `{model.settings['checksum']}`.",
+        f"* {identity}",
         "## What is proved",
-        _proved(certificates),
+        proved,
         "*Claim A*: in real arithmetic, the function that the stored tensors define predicts the same class for every "
         "input closer than the radius. *Claim B*: so does lotnet's float64 program that computes it, for every "
         "representable input, whatever the order of its sums. Radii are l2, in pixels of [0, 1].",
         "Nothing is proved of other changes, such as rotations, of whether a prediction is right, of what resizes an "
         "image before it enters, nor of programs in lower precision.",
+        *more,
         "## How to load it",
-        f"```python\nimport lotnet\n\nmodel = lotnet.from_pretrained({json.dumps(name)})  # this folder's path\n```",
+        loading,
         f"```sh\nlotnet predict {name} photo.png\nlotnet certify {name}\n```",
-        "`model.safetensors` holds the numbers and `config.json` the structure. There is no pickle: loading runs no "
-        "code, and refuses tensors that do not match the checksum.",
+        files,
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -73,6 +126,25 @@ def _proved(certificates: Mapping[str, Any] | None) -> str:
         f"{certificates['split']} split of {certificates['data']}; {summary['clean']:.2%} are classified rightly.\n\n"
         f"{table}\n\n"
         f"Proved Lipschitz bound of the features before the last layer: {summary['lipschitz_bound']:.6f}."
+    )
+
+
+def _trained(trained: Mapping[str, Any]) -> str:
+    """The settings that were recorded with the model, and where it ran."""
+    if not trained:
+        return "Not recorded."
+    loss, optimizer, trainer = (trained[group] for group in ("loss", "optimizer", "trainer"))
+    session = trained["sessions"][0]
+    settings = ", ".join(f"{key} {value}" for key, value in loss.items() if key != "kind")
+    return "\n".join(
+        (
+            f"* Loss: {loss['kind']}{f' ({settings})' if settings else ''}.",
+            f"* Optimiser: {optimizer['name']}, learning rate {optimizer['lr']:g}, schedule {optimizer['schedule']}, "
+            f"weight decay {optimizer['weight_decay']:g}.",
+            f"* {trainer['epochs']} epochs, batches of {trainer['batch_size']}, seed {trained['seed']}.",
+            f"* {session['hardware']['device']}, torch {session['versions']['torch']}, "
+            f"lotnet {session['versions']['lotnet']}, commit {session['commit']}.",
+        )
     )
 
 

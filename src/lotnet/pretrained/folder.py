@@ -8,9 +8,7 @@ from typing import Any
 from lotnet.errors import InputError
 from lotnet.files import make_folder, write_whole
 from lotnet.frozen.model import FrozenModel
-from lotnet.pretrained.card import model_card
-
-CARD = "README.md"
+from lotnet.pretrained.card import CARD, frozen_card
 
 
 def save_pretrained(
@@ -39,7 +37,7 @@ def save_pretrained(
     found = _read(certificates)
     if found is not None and found.get("checksum") != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
-    card = model_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
+    card = frozen_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
     make_folder(Path(folder))
     model.save(folder)
     write_whole(Path(folder) / CARD, card.encode())

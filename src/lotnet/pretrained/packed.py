@@ -2,7 +2,8 @@
 
 Laws:
 
-* a packed model is a folder with `kernels.safetensors` and `packed.json`, which has the SHA-256 of the former;
+* a packed model is a folder with `kernels.safetensors`, `packed.json`, which has the SHA-256 of the former, and a model
+  card, `README.md`, made from these;
 * the free kernels, tensors named `weight`, are rounded to float16; all others are kept as they were. That is half of a
   checkpoint, and less than a quarter of the frozen model of a LOT network;
 * what the rounded kernels define is what is frozen and certified: the parametrization orthogonalises them anew, in
@@ -28,6 +29,7 @@ from lotnet.files import make_folder, write_whole
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.models import MODELS, Images, ModelConfig
+from lotnet.pretrained.card import CARD, packed_card
 
 FORMAT = 1
 SETTINGS = "packed.json"
@@ -63,6 +65,7 @@ class Packed:
         """The folder's size in bytes."""
         make_folder(folder)
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
+        sha256 = hashlib.sha256(kernels).hexdigest()
         kind = next(name for name, made in MODELS.items() if made is type(self.model))
         about = {
             "format": FORMAT,
@@ -72,12 +75,14 @@ class Packed:
             "model": {"kind": kind, **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
             "result": self.result,
-            "sha256": hashlib.sha256(kernels).hexdigest(),
+            "sha256": sha256,
         }
-        settings = json.dumps(about, indent=1).encode()
-        write_whole(folder / KERNELS, kernels)
-        write_whole(folder / SETTINGS, settings)
-        return len(kernels) + len(settings)
+        name = folder.resolve().name
+        card = packed_card(name, self.images, self.classes, self.data, self.result, self.trained, sha256)
+        files = {KERNELS: kernels, SETTINGS: json.dumps(about, indent=1).encode(), CARD: card.encode()}
+        for file, content in files.items():
+            write_whole(folder / file, content)
+        return sum(map(len, files.values()))
 
 
 def pack(

@@ -28,24 +28,24 @@ class GroupedOrthogonalization:
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
         layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d) and isinstance(m.parametrization, LOT)]
-        self._layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
+        self.layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
         self._configured = {layer: _lot(layer) for layer in layers}
 
     def prepare(self) -> None:
-        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self._layers])
-        for (layer, _), operator in zip(self._layers, made, strict=True):
+        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
+        for (layer, _), operator in zip(self.layers, made, strict=True):
             layer.prepared = operator
 
     def release(self) -> None:
         """Let the layers make their own operators again."""
-        for layer, _ in self._layers:
+        for layer, _ in self.layers:
             layer.prepared = None
 
     @torch.no_grad()
     def largest_singular_value(self) -> float:
         """Of the operators that training uses now, from above; in the arithmetic that is set."""
-        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self._layers])
-        return max((largest_singular_value(_matrices(operator)) for operator in made), default=1.0)
+        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
+        return max(largest_singular_value(_matrices(operator)) for operator in made)
 
     @torch.no_grad()
     def refresh(self) -> bool:
@@ -55,7 +55,7 @@ class GroupedOrthogonalization:
         is beyond that stays below one, as the law of a schedule has it.
         """
         alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
-        for layer, geometry in self._layers:
+        for layer, geometry in self.layers:
             alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
         changed = False
         for members in alike.values():

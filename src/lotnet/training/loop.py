@@ -8,6 +8,7 @@ Laws:
 * batches are global: the number of processes changes nothing but the order of summation.
 """
 
+import contextlib
 import copy
 import time
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, Split, validation_split
 from lotnet.errors import InputError
+from lotnet.files import claimed
 from lotnet.models import parameter_count
 from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer
 from lotnet.training.display import Display
@@ -54,8 +56,14 @@ class _State:
 def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None = None) -> Best:
     """Train from the run's last checkpoint, or from the start, to the end. Returns what the best epoch scored.
 
-    Validation images are 5 % of the training ones, or, where they are given, those `held_out`.
+    Validation images are 5 % of the training ones, or, where they are given, those `held_out`. The run is claimed: two
+    trainings would write over one another's checkpoints.
     """
+    with claimed(run.path) if fabric.is_global_zero else contextlib.nullcontext():
+        return _train(run, dataset, fabric, console, held_out)
+
+
+def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None) -> Best:
     config, trainer = run.config, run.config.trainer
     if trainer.threads is not None:
         torch.set_num_threads(trainer.threads)
@@ -78,9 +86,11 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out
     # On a CPU each layer does its own: the result must not depend on when the conditions were measured.
     on_one_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
     grouping = GroupedOrthogonalization(model, next(validation.epoch(0))[0][:1]) if on_one_gpu else None
+    if grouping and not grouping.layers:
+        grouping = None
 
     state = _resume(run, model, average, optimizer, fabric, console)
-    if fabric.is_global_zero:
+    if fabric.is_global_zero and state.epoch < trainer.epochs:
         run.note_session(dataset, parameter_count(model), str(fabric.device), fabric.world_size)
 
     def gradients(images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from lotnet.config import RunConfig
 from lotnet.data import Dataset, Split, load
 from lotnet.data.keyed import permutation
 from lotnet.errors import InputError
-from lotnet.files import make_folder, write_whole
+from lotnet.files import claimed, make_folder, write_whole
 from lotnet.models import Images
 from lotnet.training.checkpoint import Checkpoints, DamagedError, part, read
 
@@ -233,12 +233,13 @@ def _make_room(path: Path, overwrite: bool) -> None:
         )
     if not (path / "config.yaml").is_file():
         raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
-    for name in _PARTS[::-1]:  # config.yaml last: a killed removal can be started again
-        victim = path / name
-        if victim.is_dir() and not victim.is_symlink():
-            shutil.rmtree(victim)
-        else:
-            victim.unlink(missing_ok=True)
+    with claimed(path):
+        for name in _PARTS[::-1]:  # config.yaml last: a killed removal can be started again
+            victim = path / name
+            if victim.is_dir() and not victim.is_symlink():
+                shutil.rmtree(victim)
+            else:
+                victim.unlink(missing_ok=True)
 
 
 def _commit() -> str | None:
