@@ -34,6 +34,8 @@ class DataConfig:
     """Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet."""
     side: int | None = None
     """Side that the images of a folder are resized to."""
+    distort: bool = False
+    """Change shape and colour of every second training image, besides cropping and mirroring: for long trainings."""
 
 
 @dataclass(frozen=True)

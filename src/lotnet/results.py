@@ -127,7 +127,8 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     model = config.model
     if isinstance(model, LipConvnet):
         # The shallow have no residual inside, whatever is asked for.
-        name, usual = f"LipConvnet-{model.depth}", model.depth <= 10 or row.residual == model.residual
+        name = f"LipConvnet-{model.depth}"
+        usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
     elif isinstance(model, LipResNet18):
         name, usual = "ResNet-18", True
     else:

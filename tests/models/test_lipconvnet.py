@@ -50,6 +50,34 @@ def test_no_residuals_when_switched_off() -> None:
     assert not any(isinstance(m, ConvexResidual) for m in model.modules())
 
 
+def test_dense_layers_stand_before_the_head() -> None:
+    model = LipConvnet(channels=2, dense_layers=3, activation="hh1").build(COLOUR)
+    found = list(model)[-4:-1]
+    assert all(isinstance(layer[0], OrthogonalLinear) and layer[0].in_features == 2**6 for layer in found)
+    frozen, images = freeze(model.eval(), 32), torch.rand(2, 3, 32, 32)
+    assert torch.allclose(frozen(images), model(images), atol=1e-5)
+    assert float(frozen.lipschitz_bound()) <= 1 / 0.2507 * (1 + 1e-5)
+
+
+def test_a_quasi_residual_start_is_near_the_identity() -> None:
+    """The kernel has the operator of I + gamma U / sqrt(depth), whatever its scale."""
+    x = torch.randn(4, 8, 6, 6)
+    far = {}
+    for gamma in (0.01, 0.1, 1.0):
+        torch.manual_seed(0)
+        layer = LipConvnet(depth=20, channels=8, start="quasi-residual", gamma=gamma).convolution(8, 8, 3)
+        torch.manual_seed(0)
+        random = torch.randn(8, 8, 3, 3) / 72**0.5
+        plain = LipConvnet().convolution(8, 8, 3)
+        with torch.no_grad():
+            plain.weight += gamma * random / 20**0.5
+        assert torch.allclose(layer.eval()(x), plain.eval()(x), atol=1e-5)
+        far[gamma] = (layer(x) - x).norm().item()
+    assert 0 < far[0.01] < far[0.1] < far[1.0]
+    strided = LipConvnet(start="quasi-residual").convolution(8, 32, 3, 2)
+    assert 0.5 < float(strided.weight.detach().square().sum()) / 32 < 2  # all others start at random
+
+
 @pytest.mark.parametrize(("height", "width", "stages"), [(8, 8, 3), (64, 64, 5), (24, 24, 3), (16, 40, 3), (2, 2, 1)])
 def test_any_even_side(height: int, width: int, stages: int) -> None:
     images = dataclasses.replace(COLOUR, height=height, width=width)
@@ -64,6 +92,9 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipConvnet(depth=7), "multiple of 5"),
         (lambda: LipConvnet(depth=0), "multiple of 5"),
         (lambda: LipConvnet(channels=3), "even"),
+        (lambda: LipConvnet(dense_layers=-1), "dense_layers must be at least 0"),
+        (lambda: LipConvnet(gamma=0), "gamma must be positive"),
+        (lambda: LipConvnet(start="quasi-residual", parametrization="soc"), "one of lot, not of soc"),
         (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),
         (lambda: LipConvnet(channels=2).build(dataclasses.replace(COLOUR, classes=500)), "more channels"),
         (

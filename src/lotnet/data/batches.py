@@ -2,8 +2,8 @@
 
 Laws:
 
-* a batch holds pixels in [0, 1], each exactly level / 255 rounded once;
-* the order of an epoch depends only on (seed, epoch), the crop and flip of sample n only on (seed, epoch, n):
+* a batch holds pixels in [0, 1], each exactly level / 255 rounded once where the image is not distorted;
+* the order of an epoch depends only on (seed, epoch), the changes of sample n only on (seed, epoch, n):
   the global batches are the same for any number of processes, on any device, and from any step resumed at;
 * `batch_size` is that of the GLOBAL batch; process r of w takes the r-th of w contiguous shares of every one:
   the shares, joined in order of rank, are the global batch.
@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet.data.dataset import Split
+from lotnet.data.distort import distorted
 from lotnet.data.keyed import below, permutation
 from lotnet.errors import InputError
 
-_ORDER, _ROW, _COLUMN, _FLIP = range(4)
+_ORDER, _ROW, _COLUMN, _FLIP, _DISTORT = range(5)
 
 
 class Batches:
@@ -40,6 +41,7 @@ class Batches:
         augment: bool = True,
         padding: int = 4,
         flip: bool = True,
+        distort: bool = False,
         shuffle: bool = True,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -49,7 +51,8 @@ class Batches:
     ) -> None:
         """Move the split to the device.
 
-        `augment` turns `padding` (crops of the image framed by so many zeros) and `flip` on or off together.
+        `augment` turns `padding` (crops of the image framed by so many zeros), `flip` and `distort` (shapes and
+        colours) on or off together.
         `drop_last` leaves out a last batch that is not full; without it the processes' shares of that batch
         may differ by one image, and be empty.
         """
@@ -63,6 +66,7 @@ class Batches:
         self._seed = seed
         self._padding = padding if augment else 0
         self._flip = flip and augment
+        self._distort = distort and augment
         self._shuffle = shuffle
         self._dtype = dtype
         self._rank = rank
@@ -93,7 +97,10 @@ class Batches:
             images = self._images.index_select(0, samples)
             if self._padding or self._flip:
                 images = crop(images, self._padding, *place)
-            yield to_unit(images, self._dtype), self._labels[samples]
+            pixels = to_unit(images, self._dtype)
+            if self._distort:
+                pixels = distorted(pixels, samples, self._seed, epoch, _DISTORT)
+            yield pixels, self._labels[samples]
 
 
 def crop(images: Tensor, padding: int, row: Tensor, column: Tensor, mirrored: Tensor) -> Tensor:

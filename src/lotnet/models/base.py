@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
@@ -13,7 +14,7 @@ from lotnet.parametrizations.base import PaddingMode
 
 Activation = Literal["maxmin", "hh1", "hh2"]
 Head = Literal["orthogonal", "lln"]
-Start = Literal["identity", "random"]
+Start = Literal["identity", "random", "quasi-residual"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,10 @@ class ModelConfig(ABC):
     padding_mode: PaddingMode = "zeros"
     """zeros or circular."""
     start: Start = "identity"
-    """Start of the layers that keep the number of channels; all others start at random."""
+    """Start of the layers that keep the number of channels, all others start at random: identity; random; or
+    quasi-residual, the kernel I sqrt(depth) / gamma + U with a random U: for LOT, that of I + gamma U / sqrt(depth)."""
+    gamma: float = 1.0
+    """How far from the identity a quasi-residual start is."""
     head: Head = "orthogonal"
     """Last layer: orthogonal, or lln (rows of norm one; better with many classes)."""
 
@@ -50,9 +54,20 @@ class ModelConfig(ABC):
         for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):
                 raise InputError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(get_args(kind))}")
+        if not self.gamma > 0:
+            raise InputError(f"gamma must be positive, not {self.gamma}")
+        if self.start == "quasi-residual" and self.parametrization != "lot":
+            raise InputError(
+                f"a quasi-residual start is one of lot, not of {self.parametrization}: choose another start"
+            )
 
     @abstractmethod
     def build(self, images: Images) -> nn.Sequential: ...
+
+    @property
+    @abstractmethod
+    def layers(self) -> int:
+        """How many convolutions there are, about: what a quasi-residual start calls the depth."""
 
     def convolution(self, inputs: int, outputs: int, kernel_size: int, stride: int = 1) -> OrthogonalConv2d:
         layer = OrthogonalConv2d(
@@ -63,9 +78,22 @@ class ModelConfig(ABC):
             self.padding_mode,
             parametrization=self.make_parametrization(),
         )
+        self._begin(layer)
+        return layer
+
+    def dense(self, features: int) -> OrthogonalLinear:
+        layer = OrthogonalLinear(features, features, parametrization=self.make_parametrization())
+        self._begin(layer.pixel)
+        return layer
+
+    def _begin(self, layer: OrthogonalConv2d) -> None:
+        """Move the kernel to where `start` says; it comes at the identity if that is possible, else at random."""
         if self.start == "random":
             nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
-        return layer
+        if self.start == "quasi-residual" and layer.stride == 1 and layer.in_channels == layer.out_channels:
+            with torch.no_grad():
+                random = torch.randn_like(layer.weight) * layer.weight[0].numel() ** -0.5
+                layer.weight.mul_(self.layers**0.5 / self.gamma).add_(random)
 
     def make_activation(self, channels: int) -> nn.Module:
         return MaxMin() if self.activation == "maxmin" else Householder(channels, order=int(self.activation[-1]))

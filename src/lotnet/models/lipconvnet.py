@@ -26,6 +26,8 @@ class LipConvnet(ModelConfig):
     """Weight of the input in that average."""
     trainable_mix: bool = False
     """Learn the weight, layer by layer."""
+    dense_layers: int = 0
+    """Orthogonal matrices, each with an activation, between the last convolution and the head; the paper has none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -33,6 +35,12 @@ class LipConvnet(ModelConfig):
             raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
         if self.channels < 2 or self.channels % 2:
             raise InputError(f"channels must be a positive even number, not {self.channels}")
+        if self.dense_layers < 0:
+            raise InputError(f"dense_layers must be at least 0, not {self.dense_layers}")
+
+    @property
+    def layers(self) -> int:
+        return self.depth
 
     def build(self, images: Images) -> nn.Sequential:
         stages = self._stages(images)
@@ -53,8 +61,10 @@ class LipConvnet(ModelConfig):
                 channels = outputs
             width *= 2
         features = channels * (images.height >> stages) * (images.width >> stages)
-        layers += [nn.Flatten(), self.make_head(features, images.classes)]
-        return nn.Sequential(*layers)
+        layers.append(nn.Flatten())
+        for _ in range(self.dense_layers):
+            layers.append(nn.Sequential(self.dense(features), self.make_activation(features)))
+        return nn.Sequential(*layers, self.make_head(features, images.classes))
 
     @staticmethod
     def _stages(images: Images) -> int:

@@ -16,6 +16,10 @@ class LipResNet18(ModelConfig):
     channels: int = 64
     """Channels of the first stage; three more double them."""
 
+    @property
+    def layers(self) -> int:
+        return 18
+
     def build(self, images: Images) -> nn.Sequential:
         if images.height % 8 or images.width % 8:
             raise InputError(

@@ -66,6 +66,8 @@ class Kernel(Operator):
         dh, dw = self.dilation
         top, left = dh * ((kh - 1) // 2), dw * ((kw - 1) // 2)
         border = (left, dw * (kw - 1) - left, top, dh * (kh - 1) - top)
+        if border == (0, 0, 0, 0):  # `F.pad` would copy the image
+            return x
         return F.pad(x, border, mode="circular" if self.padding_mode == "circular" else "constant")
 
 

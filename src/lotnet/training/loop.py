@@ -204,8 +204,9 @@ def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Spli
         "world_size": fabric.world_size,
     }
     size, change = config.trainer.batch_size, dataset.augmentation
+    random: dict[str, Any] = {"padding": change.padding, "flip": change.flip, "distort": config.data.distort}
     return (
-        Batches(training, size, seed=config.seed, padding=change.padding, flip=change.flip, drop_last=True, **here),
+        Batches(training, size, seed=config.seed, drop_last=True, **random, **here),
         Batches(validation, size, augment=False, shuffle=False, **here),
     )
 
