@@ -408,5 +408,6 @@ def test_another_format_and_an_empty_folder(stored: Path, tmp_path: Path) -> Non
     (folder / "config.json").write_text(json.dumps(config | {"format": 1}))
     with pytest.raises(InputError, match=f"has format 1, this lotnet reads {FORMAT}"):
         FrozenModel.load(folder)
-    with pytest.raises(InputError, match=r"holds no frozen model: `lotnet certify RUN` writes one"):
-        FrozenModel.load(tmp_path / "nothing")
+    for place in (tmp_path / "nothing", folder / "config.json"):
+        with pytest.raises(InputError, match=r"holds no frozen model: `lotnet certify RUN` writes one"):
+            FrozenModel.load(place)

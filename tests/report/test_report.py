@@ -147,6 +147,14 @@ def test_ticks_are_round_numbers() -> None:
     assert flat.y_range[0] <= 3 < flat.y_range[1]
 
 
+@pytest.mark.parametrize("epochs", [0, 1, 400, 401, 1000, 1001])
+def test_a_long_line_is_thinned_and_keeps_its_end(epochs: int) -> None:
+    points = [(n, n / 2) for n in range(epochs)]
+    (line,) = chart("k", "t", "x", [(0, "a", points)], x_range=(0, 1001), percent=False).lines
+    assert len(line.points) <= 401 and set(line.points) <= set(points)
+    assert line.points[:1] == points[:1] and line.points[-1:] == points[-1:]
+
+
 def test_bad_input_is_one_sentence(pictures: Split, tmp_path: Path, capsys) -> None:
     def sentence(*arguments: object) -> str:
         assert main(["report", *map(str, arguments)]) == 2

@@ -104,7 +104,7 @@ class FrozenModel(FrozenSequential):
         try:
             config = json.loads((folder / "config.json").read_text())
             state = load_file(folder / "model.safetensors")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
         except OSError as error:
             raise InputError(f"cannot read the frozen model in {folder}: {error.strerror}") from None

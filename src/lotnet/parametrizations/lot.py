@@ -105,7 +105,8 @@ def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
 
 def tensor_cores_allowed(like: Tensor) -> bool:
     """Whether the caller lets products round to 11 bits (`torch.set_float32_matmul_precision`), on a GPU."""
-    return like.is_cuda and like.dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"  # the interface that always answers
+    return like.is_cuda and like.dtype == torch.float32 and allowed
 
 
 def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:

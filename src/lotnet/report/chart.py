@@ -72,6 +72,7 @@ def chart(
         made = []
         for slot, name, points in items:
             kept = list(points[:: max(1, math.ceil(len(points) / _MOST_POINTS))])
+            kept += points[-1:] if points and kept[-1] != points[-1] else []  # a line ends where it ends
             made.append(Line(slot, name, kept, path([place(point) for point in kept])))
         return made
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -12,16 +13,33 @@ def arithmetic(tf32: bool) -> Iterator[None]:
 
     PyTorch lets cuDNN use TF32 unless it is told not to: evaluation has to switch it off, not merely leave it off.
     """
-    products = torch.get_float32_matmul_precision()
-    convolutions = torch.backends.cudnn.allow_tf32
+    cuda: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    newer = cuda.fp32_precision, cudnn.conv.fp32_precision
+    older = _older_settings(*newer)
     try:
-        # "high" also lets some CPUs round operands: only a GPU is asked to.
+        # The older interface sets both. "high" also lets some CPUs round operands: only a GPU is asked to.
         torch.set_float32_matmul_precision("high" if tf32 and torch.cuda.is_available() else "highest")
-        torch.backends.cudnn.allow_tf32 = tf32
+        cudnn.allow_tf32 = tf32
         yield
     finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.allow_tf32 = convolutions
+        torch.set_float32_matmul_precision(older[0])
+        cudnn.allow_tf32 = older[1]
+        cuda.fp32_precision, cudnn.conv.fp32_precision = newer
+
+
+def _older_settings(products: str, convolutions: str) -> tuple[str, bool]:
+    """What PyTorch's older interface says of products and convolutions. It refuses to answer where the newer one, whose
+    answers are given, was used to say the opposite: that tells as much."""
+    try:
+        matmul = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        matmul = "highest" if products == "tf32" else "high"
+    try:
+        cudnn = torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        cudnn = convolutions != "tf32"
+    return matmul, cudnn
 
 
 @contextmanager
