@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "pretrained": {"frozen", "layers", "models", "certification"},
     "demo": {"frozen", "certification", "data", "attacks", "predict"},
     "export": {"frozen", "certification"},
-    "analysis": {"linalg", "parametrizations", "layers", "losses", "certification"},
+    "analysis": {"linalg", "parametrizations", "frozen", "layers", "losses", "certification"},
     "theory": {"linalg"},
     "config": {"models", "losses", "data", "parser"},
     "training": {

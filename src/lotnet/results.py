@@ -128,7 +128,8 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     if isinstance(model, LipConvnet):
         # The shallow have no residual inside, whatever is asked for.
         name = f"LipConvnet-{model.depth}"
-        usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
+        extra = model.dense_layers or model.pointwise_below
+        usual = not extra and (model.depth <= 10 or row.residual == model.residual)
     elif isinstance(model, LipResNet18):
         name, usual = "ResNet-18", True
     else:

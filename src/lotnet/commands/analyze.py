@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save
 
-from lotnet.analysis import features, landscape, newton
-from lotnet.commands.certify import bar, check_counts
-from lotnet.commands.opening import choose_device
+from lotnet.analysis import features, landscape, newton, tightness
+from lotnet.commands.certify import bar, check_counts, check_split
+from lotnet.commands.opening import MODEL, choose_device, open_model
 from lotnet.data import to_unit
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import make_folder, write_whole
 from lotnet.models import LipConvnet
 from lotnet.parser import Parser, nearest
-from lotnet.training.precision import evaluating
+from lotnet.training.precision import arithmetic, evaluating
 from lotnet.training.run import FORMAT, Run, limited, load_data
 
 
@@ -65,8 +65,7 @@ def _landscape(arguments: list[str]) -> int:
     parser.add_common("limit", "seed")
     parser.set_defaults(limit=1000)
     options = parser.read(arguments)
-    if options.split not in ("test", "train"):
-        raise InputError(f"there is no split {options.split}: choose test or train")
+    check_split(options.split)
     console, device = Console(stderr=options.json), choose_device(options.device)
     check_counts(options, batch_size=1)
     runs = [Run.open(Path(path)) for path in options.runs]
@@ -162,6 +161,49 @@ def _features(arguments: list[str]) -> int:
     return 0
 
 
+def _tightness(arguments: list[str]) -> int:
+    about = ANALYSES["tightness"][1]
+    parser = Parser("lotnet analyze tightness", f"{about[0].upper()}{about[1:]}.")
+    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several are drawn in one picture.")
+    parser.add_argument("--out", type=str | None, default=None, help="Folder; by default analysis beside the first.")
+    parser.add_argument("--split", type=str, default="test", help="Whose images: test or train.")
+    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_common("limit", "device", "json")
+    parser.set_defaults(limit=1000)
+    options = parser.read(arguments)
+    check_split(options.split)
+    check_counts(options, batch_size=1)
+    console, device = Console(stderr=options.json), choose_device(options.device)
+    if len(set(options.models)) < len(options.models):
+        raise InputError("a model is named twice: name each once")
+    opened = {text: open_model(text) for text in options.models}
+    splits = {text: model.split(options.split, options.limit) for text, model in opened.items()}
+    found: dict[str, tightness.Tightness] = {}
+    with bar(console) as progress, arithmetic(tf32=False):
+        task = progress.add_task("following gradients", total=sum(map(len, splits.values())))
+        for text, split in splits.items():
+            found[text] = tightness.tightness(
+                opened[text].model.to(device),
+                to_unit(split.images).to(device),
+                options.batch_size,
+                lambda n: progress.update(task, advance=n),
+            )
+    content = {
+        "split": options.split,
+        "models": [{"model": text, "images": len(splits[text]), **asdict(result)} for text, result in found.items()],
+    }
+    folder = opened[options.models[0]].folder / "analysis" if options.out is None else Path(options.out)
+    make_folder(folder, "choose another --out")
+    written = _write(folder, "tightness", content, lambda: tightness.draw(found), console)
+    table = _by_network("Gradient of the margin over its bound", "mean", "5 %", "95 %", "least kept at", "there")
+    for text, result in found.items():
+        worst = result.worst
+        place = f"{worst.name} {worst.kind} {' x '.join(map(str, worst.shape))}"
+        table.add_row(text, *(f"{x:.3f}" for x in (result.share, *result.spread)), place, f"{worst.kept:.3f}")
+    _print(console, options.json, content, table, written)
+    return 0
+
+
 def _parser(analysis: str, several: bool = True) -> Parser:
     about = ANALYSES[analysis][1]
     parser = Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.")
@@ -199,10 +241,7 @@ def _titles(runs: list[Run]) -> list[str]:
 
 def _folder(options: Any, runs: list[Run]) -> Path:
     folder = runs[0].path / "analysis" if options.out is None else Path(options.out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
+    make_folder(folder, "choose another --out")
     return folder
 
 
@@ -261,5 +300,6 @@ ANALYSES: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "newton": (_newton, "singular values of every LOT layer of a run at every Newton step"),
     "landscape": (_landscape, "the loss of each run on two random directions of its kernels"),
     "features": (_features, "images that hidden neurons of each run respond to most"),
+    "tightness": (_tightness, "how much of its proved bound the gradient of a margin reaches, and where it is lost"),
 }
 """Analysis: (function of its arguments to the exit code, one line for --help)."""

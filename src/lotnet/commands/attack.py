@@ -9,7 +9,7 @@ from rich.table import Table
 
 from lotnet import results
 from lotnet.attacks import AttackReport, attack_report, linf_accuracy, require_auto_attack
-from lotnet.commands.certify import bar, check_counts, parse_radius
+from lotnet.commands.certify import bar, check_counts, check_split, parse_radius
 from lotnet.commands.opening import MODEL, Opened, choose_device, open_model, tensors
 from lotnet.errors import InputError
 from lotnet.files import write_whole
@@ -37,8 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "seed", "json")
     options = parser.read(arguments)
-    if options.split not in ("test", "train"):
-        raise InputError(f"there is no split {options.split}: choose test or train")
+    check_split(options.split)
     check_counts(options, batch_size=1, steps=1, restarts=1)
     radius, linf_radius = parse_radius(options.radius), parse_radius(options.linf)
     if options.table is not None:

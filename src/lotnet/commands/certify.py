@@ -40,8 +40,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
-    if options.split not in ("test", "train"):
-        raise InputError(f"there is no split {options.split}: choose test or train")
+    check_split(options.split)
     check_counts(options, batch_size=1)
     radii = [parse_radius(text) for text in options.radii]
     console = Console(stderr=options.json)
@@ -97,6 +96,11 @@ def prove(
         about_model = {**about, "summary": asdict(summary)}
         save_pretrained(opened.model, opened.folder / "model", about_model, opened.folder.resolve().name)
     return summary, rows, about
+
+
+def check_split(name: str) -> None:
+    if name not in ("test", "train"):
+        raise InputError(f"there is no split {name}: choose test or train")
 
 
 def check_counts(options: Any, **least: int) -> None:

@@ -26,6 +26,9 @@ class LipConvnet(ModelConfig):
     """Weight of the input in that average."""
     trainable_mix: bool = False
     """Learn the weight, layer by layer."""
+    pointwise_below: int = 0
+    """Layers on images (downsampled, where they do that) with a smaller side than this have 1 x 1 kernels. There, what
+    zero padding adds and cropping takes away again is a large part of the image, and of the radius."""
     dense_layers: int = 0
     """Orthogonal matrices, each with an activation, between the last convolution and the head; the paper has none."""
 
@@ -50,9 +53,10 @@ class LipConvnet(ModelConfig):
         for stage in range(stages):
             for n in range(per_stage):
                 last = n == per_stage - 1
-                kernel = 1 if last and stage == stages - 1 else 3
+                side = min(images.height, images.width) >> (stage + last)
+                kernel = 1 if (last and stage == stages - 1) or side < self.pointwise_below else 3
                 if self.padding_mode == "circular":  # a periodic image of 2 x 2 has no more than 2 x 2 places to read
-                    kernel = min(kernel, min(images.height, images.width) >> (stage + last))
+                    kernel = min(kernel, side)
                 outputs = 2 * width if last else width
                 convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)
                 layer = nn.Sequential(convolution, self.make_activation(outputs))
