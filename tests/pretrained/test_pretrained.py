@@ -16,6 +16,7 @@ from lotnet.data import load, to_unit
 from lotnet.errors import InputError
 from lotnet.models import Images, LipConvnet, LipResNet18
 from lotnet.pretrained import FOLDER, names, packed
+from lotnet.pretrained.card import CARD, packed_card
 from lotnet.training.run import Run
 from pages import MACHINE
 
@@ -73,7 +74,8 @@ def test_its_row_is_reproduced_by_its_name(shipped: Path, capsys) -> None:
     assert row["images"] == 40
     assert row == {key: found["summary"][key] for key in row}
     assert Path("runs/tiny/certificates.json").is_file()  # beside the work, not in the package
-    assert not (shipped / "tiny" / "certificates.json").exists()
+    kept = ["README.md", "kernels.safetensors", "packed.json"]
+    assert sorted(file.name for file in (shipped / "tiny").iterdir()) == kept
 
 
 def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) -> None:
@@ -98,7 +100,7 @@ def test_a_packed_model_explains_itself(run: Path, shelf: Path) -> None:
     assert stored.result is not None
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
     assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result["certified"]["float"]]
-    assert "40 images of the test split of digits" in card and "1 epochs, batches of 32, seed 0" in card
+    assert "40 images of the test split of digits" in card and "Epochs: 1, in batches of 32; seed 0." in card
     assert json.loads((shelf / "tiny" / "packed.json").read_text())["sha256"] in card
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert 'lotnet.load("tiny")' in block and 'lotnet.from_pretrained("tiny")' in block
@@ -106,12 +108,16 @@ def test_a_packed_model_explains_itself(run: Path, shelf: Path) -> None:
 
 def test_models_that_come_with_lotnet() -> None:
     """Small, whole, certified on all test images, and made of nothing that only one machine has."""
+    assert "lipconvnet5-cifar10" in names()
     for name in names():
         assert sum(file.stat().st_size for file in (FOLDER / name).iterdir()) <= LARGEST
         stored = packed.read(FOLDER / name)
         assert stored.result is not None and stored.result["images"] >= 1000
         assert len(stored.classes) == stored.images.classes
-        assert not MACHINE.search((FOLDER / name / packed.SETTINGS).read_text())
+        settings = (FOLDER / name / packed.SETTINGS).read_text()
+        assert not MACHINE.search(settings)
+        facts = stored.images, stored.classes, stored.data, stored.result, stored.trained
+        assert (FOLDER / name / CARD).read_text() == packed_card(name, *facts, json.loads(settings)["sha256"])
 
 
 @pytest.mark.parametrize("config", [LipResNet18(channels=2), LipConvnet(channels=4, parametrization="soc", head="lln")])

@@ -1,13 +1,16 @@
 """What arithmetic is set to, and that it is put back, whichever of PyTorch's two interfaces a program uses."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from lotnet.training.precision import arithmetic, evaluating
 
-CUDA, CUDNN = torch.backends.cuda.matmul, torch.backends.cudnn
+CUDA, CUDNN, MKLDNN = torch.backends.cuda.matmul, torch.backends.cudnn, torch.backends.mkldnn
 
 
 def newer(products: str, convolutions: str) -> None:
@@ -19,21 +22,26 @@ def older(products: str, convolutions: bool) -> None:
     CUDNN.allow_tf32 = convolutions
 
 
+def on_cpus(precision: str) -> None:
+    MKLDNN.matmul.fp32_precision = precision
+
+
 SETTINGS: dict[str, Callable[[], None]] = {
-    "as it comes": lambda: None,
     "older, fast": lambda: older("high", True),
     "older, faster": lambda: older("medium", True),
     "older, exact": lambda: older("highest", False),
     "newer, fast": lambda: newer("tf32", "tf32"),
     "newer, exact": lambda: newer("ieee", "ieee"),
     "newer, mixed": lambda: newer("tf32", "ieee"),
-    "older, then newer": lambda: (older("high", True), newer("ieee", "ieee"))[0],
+    "newer, for CPUs": lambda: on_cpus("bf16"),
+    "older, then newer": lambda: (older("high", True), newer("ieee", "ieee"), on_cpus("ieee"))[0],
 }
+PARTS = (CUDA, CUDNN.conv, CUDNN.rnn, MKLDNN.matmul)
 
 
 def state() -> tuple[str, ...]:
     """All that can be asked, with refusals."""
-    said = [CUDA.fp32_precision, CUDNN.conv.fp32_precision]
+    said = [part.fp32_precision for part in PARTS]
     for ask in (torch.get_float32_matmul_precision, lambda: str(CUDNN.allow_tf32)):
         try:
             said.append(ask())
@@ -44,8 +52,27 @@ def state() -> tuple[str, ...]:
 
 @pytest.fixture(autouse=True)
 def _put_back() -> Iterator[None]:
-    with arithmetic(tf32=False):
-        yield
+    """As a fresh process has it, before and afterwards."""
+    fresh = "highest", True, ["none", "tf32", "tf32", "none"]
+    for turn in range(2):
+        older(*fresh[:2])
+        for part, precision in zip(PARTS, fresh[2], strict=True):
+            part.fp32_precision = precision
+        if turn == 0:
+            yield
+
+
+def test_the_fixture_knows_a_fresh_process() -> None:
+    code = "from test_precision import state; print(*state())"
+    found = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert found.stdout.split() == list(state()), found.stderr
+
+
+def test_a_fresh_process_is_left_as_it_was() -> None:
+    before = state()
+    with evaluating():
+        assert state() != before
+    assert state() == before
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -1,5 +1,6 @@
 """A training that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
 
+import json
 import random
 import shutil
 import signal
@@ -104,11 +105,13 @@ def test_a_run_that_another_process_trains_is_left_alone(
     holder = "import sys, time; from pathlib import Path; from lotnet.files import claimed\n"
     holder += "with claimed(Path(sys.argv[1])): print('claimed', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", holder, str(run)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stdout.readline() == "claimed\n"
-        for options in (["--resume", str(run)], [*TINY, "--out", str(run), "--overwrite"]):
-            assert main(["train", *options]) == 2
-            assert f"another process works in {run}: wait" in capsys.readouterr().err
-        other.kill()
+        try:
+            assert other.stdout is not None and other.stdout.readline() == "claimed\n"
+            for options in (["--resume", str(run)], [*TINY, "--out", str(run), "--overwrite"]):
+                assert main(["train", *options]) == 2
+                assert f"another process works in {run}: wait" in capsys.readouterr().err
+        finally:
+            other.kill()
     assert_same(reference, run)
     assert main(["train", "--resume", str(run)]) == 0  # the claim died with the process
 
@@ -119,6 +122,10 @@ def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path
     assert main(["train", "--resume", str(run)]) == 0
     assert_same(reference, run)
     assert (run / "environment.json").read_bytes() == before
+    (run / "environment.json").unlink()
+    assert main(["train", "--resume", str(run)]) == 0
+    again, known = (json.loads(text) for text in ((run / "environment.json").read_bytes(), before))
+    assert again["images"] == known["images"] and len(again["sessions"]) == 1  # what was lost is written again
 
 
 def test_two_checkpoints_are_kept_and_nothing_half_written(reference: Path) -> None:

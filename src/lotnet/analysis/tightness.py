@@ -24,7 +24,7 @@ class Stage:
     """One stage of a frozen network, the last layer left out."""
 
     name: str
-    """As `lotnet certify` has it."""
+    """As `lotnet certify` has it, but that a residual is one stage."""
     kind: str
     shape: tuple[int, ...]
     """Of its output."""
@@ -52,9 +52,8 @@ def tightness(
     model: FrozenModel, images: Tensor, batch_size: int = 250, progress: Callable[[int], None] = lambda n: None
 ) -> Tightness:
     """Of the margin between the predicted class and the next, on images in the model's precision and place."""
-    named = list(_stages(model, "model"))[:-1]
-    head = model.stages[-1]
-    constants = torch.tensor([float(stage.lipschitz_bound()) for _, stage in named])
+    *named, (_, head) = _stages(model, "model")
+    constants = torch.tensor([float(stage.lipschitz_bound()) for _, stage in named], dtype=torch.float64)
     kept, shapes = [], []
     for batch in images.split(batch_size):
         points = [batch.detach().requires_grad_()]
@@ -77,7 +76,7 @@ def tightness(
 
 
 def _stages(module: FrozenModule, name: str) -> Iterator[tuple[str, FrozenModule]]:
-    """What comes one after the other; a residual is one stage."""
+    """What comes one after the other."""
     if isinstance(module, FrozenSequential):
         for n, stage in enumerate(module):
             yield from _stages(stage, f"{name}.{n}")

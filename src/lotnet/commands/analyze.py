@@ -51,7 +51,7 @@ def _newton(arguments: list[str]) -> int:
         for name, (layer, geometry) in progress.track(layers.items(), description="iterating layers"):
             rows.append(newton.layer_convergence(name, layer, geometry))
     content = {"run": str(path), "layers": [asdict(row) for row in rows]}
-    written = _write(_folder(options, [run]), "newton", content, lambda: newton.draw(rows), console)
+    written = _write(_folder(options, run.path), "newton", content, lambda: newton.draw(rows), console)
     _print(console, options.json, content, _newton_table(rows), written, newton.observed(rows))
     return 0
 
@@ -95,7 +95,7 @@ def _landscape(arguments: list[str]) -> int:
             for run, (name, surface) in zip(runs, surfaces.items(), strict=True)
         ],
     }
-    written = _write(_folder(options, runs), "landscape", content, lambda: landscape.draw(surfaces), console)
+    written = _write(_folder(options, runs[0].path), "landscape", content, lambda: landscape.draw(surfaces), console)
     table = _by_network("Loss around each network", "loss", "smallest", "largest", "local minima")
     for name, surface in surfaces.items():
         values = [value for row in surface.loss for value in row]
@@ -149,7 +149,7 @@ def _features(arguments: list[str]) -> int:
             for run, (name, item) in zip(runs, found.items(), strict=True)
         ],
     }
-    folder = _folder(options, runs)
+    folder = _folder(options, runs[0].path)
     images = {f"images.{n}": item.images.contiguous() for n, item in enumerate(found.values())}
     write_whole(folder / "features.safetensors", save(images))
     written = _write(folder, "features", content, lambda: features.draw(found), console)
@@ -162,13 +162,12 @@ def _features(arguments: list[str]) -> int:
 
 
 def _tightness(arguments: list[str]) -> int:
-    about = ANALYSES["tightness"][1]
-    parser = Parser("lotnet analyze tightness", f"{about[0].upper()}{about[1:]}.")
+    parser = _titled("tightness")
     parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several are drawn in one picture.")
-    parser.add_argument("--out", type=str | None, default=None, help="Folder; by default analysis beside the first.")
+    _add_common(parser)
     parser.add_argument("--split", type=str, default="test", help="Whose images: test or train.")
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
-    parser.add_common("limit", "device", "json")
+    parser.add_common("limit")
     parser.set_defaults(limit=1000)
     options = parser.read(arguments)
     check_split(options.split)
@@ -192,8 +191,7 @@ def _tightness(arguments: list[str]) -> int:
         "split": options.split,
         "models": [{"model": text, "images": len(splits[text]), **asdict(result)} for text, result in found.items()],
     }
-    folder = opened[options.models[0]].folder / "analysis" if options.out is None else Path(options.out)
-    make_folder(folder, "choose another --out")
+    folder = _folder(options, opened[options.models[0]].folder)
     written = _write(folder, "tightness", content, lambda: tightness.draw(found), console)
     table = _by_network("Gradient of the margin over its bound", "mean", "5 %", "95 %", "least kept at", "there")
     for text, result in found.items():
@@ -205,10 +203,14 @@ def _tightness(arguments: list[str]) -> int:
 
 
 def _parser(analysis: str, several: bool = True) -> Parser:
-    about = ANALYSES[analysis][1]
-    parser = Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.")
+    parser = _titled(analysis)
     _add_shared(parser, several)
     return parser
+
+
+def _titled(analysis: str) -> Parser:
+    about = ANALYSES[analysis][1]
+    return Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.")
 
 
 def _add_shared(parser: Parser, several: bool = True) -> None:
@@ -216,7 +218,13 @@ def _add_shared(parser: Parser, several: bool = True) -> None:
         parser.add_argument("runs", type=str, nargs="+", help="Runs with a checkpoint, drawn side by side.")
     else:
         parser.add_argument("run", type=str, help="A run with a checkpoint.")
-    parser.add_argument("--out", type=str | None, default=None, help="Folder; by default analysis in the first RUN.")
+    _add_common(parser)
+
+
+def _add_common(parser: Parser) -> None:
+    parser.add_argument(
+        "--out", type=str | None, default=None, help="Folder; by default analysis in that of the first."
+    )
     parser.add_common("device", "json")
 
 
@@ -239,8 +247,8 @@ def _titles(runs: list[Run]) -> list[str]:
     return titles
 
 
-def _folder(options: Any, runs: list[Run]) -> Path:
-    folder = runs[0].path / "analysis" if options.out is None else Path(options.out)
+def _folder(options: Any, first: Path) -> Path:
+    folder = first / "analysis" if options.out is None else Path(options.out)
     make_folder(folder, "choose another --out")
     return folder
 

@@ -21,7 +21,7 @@ from lotnet.commands.train import default_recipe, only, peek, with_recipe
 from lotnet.config import add_settings, from_namespace, recipes
 from lotnet.data import Dataset
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import make_folder, write_whole
 from lotnet.parser import Parser
 from lotnet.training import pseudolabels
 from lotnet.training.evaluate import RADII
@@ -127,10 +127,7 @@ def _make(out: str | None, recipe: str, plan: Plan) -> Path:
 
 
 def _write_plan(folder: Path, plan: Plan) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make {folder} ({error.strerror}): choose another --out") from None
+    make_folder(folder, "choose another --out")
     write_whole(folder / FILE, plan.to_yaml().encode())
 
 

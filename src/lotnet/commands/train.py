@@ -17,7 +17,7 @@ from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.parser import Parser, flatten
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
-from lotnet.training.launch import make_fabric
+from lotnet.training.launch import by_the_first, make_fabric
 from lotnet.training.loop import train
 from lotnet.training.run import Run, fresh_path, images_of, load_data
 from lotnet.training.selftraining import FILE
@@ -173,23 +173,16 @@ def check(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _run_directory(options: Any, config: RunConfig, recipe: str, fabric: Fabric) -> Run:
-    """Made or opened by the first process; all others learn its path, or that it failed."""
-    path, problem = "", ""
-    if fabric.is_global_zero:
-        try:
-            if options.resume is None:
-                path = options.out or str(fresh_path(recipe))
-                Run.create(Path(path), config, options.overwrite)
-            else:
-                path = options.resume
-        except InputError as error:
-            problem = str(error)
-    path, problem = fabric.broadcast((path, problem))
-    if problem and fabric.is_global_zero:
-        raise InputError(problem)
-    if problem:
-        raise SystemExit(2)
-    return Run.open(Path(path))
+    """Made or opened by the first process."""
+
+    def path() -> str:
+        if options.resume is not None:
+            return options.resume
+        chosen = options.out or str(fresh_path(recipe))
+        Run.create(Path(chosen), config, options.overwrite)
+        return chosen
+
+    return Run.open(Path(by_the_first(fabric, path)))
 
 
 def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:

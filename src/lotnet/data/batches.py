@@ -4,7 +4,8 @@ Laws:
 
 * a batch holds pixels in [0, 1], each exactly level / 255 rounded once where the image is not distorted;
 * the order of an epoch depends only on (seed, epoch), the changes of sample n only on (seed, epoch, n):
-  the global batches are the same for any number of processes, on any device, and from any step resumed at;
+  the global batches are the same for any number of processes, on any device, and from any step resumed at (distorted
+  images up to rounding);
 * `batch_size` is that of the GLOBAL batch; process r of w takes the r-th of w contiguous shares of every one:
   the shares, joined in order of rank, are the global batch.
 """

@@ -2,7 +2,8 @@
 
 Laws:
 
-* what happens to sample n depends only on the key and n, as all randomness of a batch does;
+* what happens to sample n depends only on the key and n, as all randomness of a batch does, up to rounding: how many
+  images are changed together moves the last bits;
 * about every second image is left as it is, bit for bit; pixels stay in [0, 1].
 """
 
@@ -22,8 +23,10 @@ _CHOICE, *_AMOUNTS = range(7)
 
 
 def distorted(images: Tensor, samples: Tensor, *key: int) -> Tensor:  # b c h w, b
-    """Every second image turned by up to 15 degrees, sheared and zoomed by up to a tenth or so about its middle, with
+    """Every second image turned by up to 15 degrees, sheared and zoomed by up to a seventh or so about its middle, with
     zeros where nothing was, then its brightness, contrast and colourfulness changed by up to 30 %."""
+    if not len(images):  # a process may have no share of the last batch
+        return images
     turn, shear, zoom, *factors = (_signed(samples, images.dtype, *key, tag) for tag in _AMOUNTS)
     moved = _colour(
         _move(images, _TURN * turn, _SHEAR * shear, 2 ** (_ZOOM * zoom)), *(1 + _COLOUR * f for f in factors)

@@ -54,8 +54,8 @@ class ModelConfig(ABC):
         for name, kind in choices.items():
             if getattr(self, name) not in get_args(kind):
                 raise InputError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(get_args(kind))}")
-        if not self.gamma > 0:
-            raise InputError(f"gamma must be positive, not {self.gamma}")
+        if not 1e-6 <= self.gamma <= 1e6:
+            raise InputError(f"gamma must lie between 1e-6 and 1e6, not at {self.gamma}")
         if self.start == "quasi-residual" and self.parametrization != "lot":
             raise InputError(
                 f"a quasi-residual start is one of lot, not of {self.parametrization}: choose another start"

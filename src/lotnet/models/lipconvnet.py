@@ -38,8 +38,9 @@ class LipConvnet(ModelConfig):
             raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
         if self.channels < 2 or self.channels % 2:
             raise InputError(f"channels must be a positive even number, not {self.channels}")
-        if self.dense_layers < 0:
-            raise InputError(f"dense_layers must be at least 0, not {self.dense_layers}")
+        for name in ("dense_layers", "pointwise_below"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
 
     @property
     def layers(self) -> int:

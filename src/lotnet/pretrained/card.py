@@ -134,18 +134,21 @@ def _trained(trained: Mapping[str, Any]) -> str:
     if not trained:
         return "Not recorded."
     loss, optimizer, trainer = (trained[group] for group in ("loss", "optimizer", "trainer"))
-    session = trained["sessions"][0]
     settings = ", ".join(f"{key} {value}" for key, value in loss.items() if key != "kind")
-    return "\n".join(
-        (
-            f"* Loss: {loss['kind']}{f' ({settings})' if settings else ''}.",
-            f"* Optimiser: {optimizer['name']}, learning rate {optimizer['lr']:g}, schedule {optimizer['schedule']}, "
-            f"weight decay {optimizer['weight_decay']:g}.",
-            f"* {trainer['epochs']} epochs, batches of {trainer['batch_size']}, seed {trained['seed']}.",
-            f"* {session['hardware']['device']}, torch {session['versions']['torch']}, "
-            f"lotnet {session['versions']['lotnet']}, commit {session['commit']}.",
+    lines = [
+        f"* Loss: {loss['kind']}{f' ({settings})' if settings else ''}.",
+        f"* Optimiser: {optimizer['name']}, learning rate {optimizer['lr']:g}, schedule {optimizer['schedule']}, "
+        f"weight decay {optimizer['weight_decay']:g}.",
+        f"* Epochs: {trainer['epochs']}, in batches of {trainer['batch_size']}; seed {trained['seed']}.",
+    ]
+    for session in trained["sessions"]:
+        commit = "" if session["commit"] is None else f" at commit {session['commit']}"
+        versions = session["versions"]
+        lines.append(
+            f"* On {session['hardware']['device']}, with torch {versions['torch']} and lotnet "
+            f"{versions['lotnet']}{commit}."
         )
-    )
+    return "\n".join(lines)
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

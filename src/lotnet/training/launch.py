@@ -4,6 +4,8 @@ import logging
 import os
 import re
 import warnings
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -12,6 +14,8 @@ from torch import distributed
 
 from lotnet.config import TrainerConfig
 from lotnet.errors import InputError
+
+T = TypeVar("T")
 
 
 def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
@@ -46,6 +50,23 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
             strategy=strategy,
             precision="64-true" if trainer.precision == "double" else "32-true",
         )
+
+
+def by_the_first(fabric: Fabric, action: Callable[[], T]) -> T:
+    """What the first process's `action` returns, for all. If it fails, it says so and the others end quietly."""
+    found: T | None = None
+    problem = ""
+    if fabric.is_global_zero:
+        try:
+            found = action()
+        except InputError as error:
+            problem = str(error)
+    found, problem = fabric.broadcast((found, problem))
+    if problem and fabric.is_global_zero:
+        raise InputError(problem)
+    if problem:
+        raise SystemExit(2)
+    return cast(T, found)
 
 
 def _parse(device: str) -> tuple[str, int | None]:

@@ -30,6 +30,7 @@ from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, over_processes
 from lotnet.training.graph import RecordedGradients
 from lotnet.training.grouping import GroupedOrthogonalization
+from lotnet.training.launch import by_the_first
 from lotnet.training.optim import learning_rate, make_optimizer
 from lotnet.training.precision import arithmetic
 from lotnet.training.run import Run, images_of
@@ -59,7 +60,8 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out
     Validation images are 5 % of the training ones, or, where they are given, those `held_out`. The run is claimed: two
     trainings would write over one another's checkpoints.
     """
-    with claimed(run.path) if fabric.is_global_zero else contextlib.nullcontext():
+    with contextlib.ExitStack() as held:
+        by_the_first(fabric, lambda: held.enter_context(claimed(run.path)))
         return _train(run, dataset, fabric, console, held_out)
 
 
@@ -90,8 +92,9 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
         grouping = None
 
     state = _resume(run, model, average, optimizer, fabric, console)
-    if fabric.is_global_zero and state.epoch < trainer.epochs:
-        run.note_session(dataset, parameter_count(model), str(fabric.device), fabric.world_size)
+    if fabric.is_global_zero:
+        finished = state.epoch == trainer.epochs
+        run.note_session(dataset, parameter_count(model), str(fabric.device), fabric.world_size, finished)
 
     def gradients(images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
         """Loss and gradients: all that the device does before the parameters change, as a CUDA graph records it."""

@@ -13,33 +13,41 @@ def arithmetic(tf32: bool) -> Iterator[None]:
 
     PyTorch lets cuDNN use TF32 unless it is told not to: evaluation has to switch it off, not merely leave it off.
     """
-    cuda: Any = torch.backends.cuda.matmul
-    cudnn: Any = torch.backends.cudnn
-    newer = cuda.fp32_precision, cudnn.conv.fp32_precision
-    older = _older_settings(*newer)
+    before, older = [part.fp32_precision for part in _PARTS], _older_settings()
     try:
         # The older interface sets both. "high" also lets some CPUs round operands: only a GPU is asked to.
         torch.set_float32_matmul_precision("high" if tf32 and torch.cuda.is_available() else "highest")
-        cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
         yield
     finally:
         torch.set_float32_matmul_precision(older[0])
-        cudnn.allow_tf32 = older[1]
-        cuda.fp32_precision, cudnn.conv.fp32_precision = newer
+        torch.backends.cudnn.allow_tf32 = older[1]
+        for part, precision in zip(_PARTS, before, strict=True):
+            part.fp32_precision = precision
 
 
-def _older_settings(products: str, convolutions: str) -> tuple[str, bool]:
-    """What PyTorch's older interface says of products and convolutions. It refuses to answer where the newer one, whose
-    answers are given, was used to say the opposite: that tells as much."""
+_CUDA: Any = torch.backends.cuda
+_CUDNN: Any = torch.backends.cudnn
+_MKLDNN: Any = torch.backends.mkldnn
+_PARTS = (_CUDA.matmul, _CUDNN.conv, _CUDNN.rnn, _MKLDNN.matmul)
+"""What the older interface changes, by the newer one, which has a setting for each."""
+
+
+def _older_settings() -> tuple[str, bool]:
+    """What the older interface says of products and convolutions.
+
+    It refuses to answer where the newer one was used to say something else. Then the newer one's answers tell what the
+    older one's must have been.
+    """
     try:
-        matmul = torch.get_float32_matmul_precision()
+        products = torch.get_float32_matmul_precision()
     except RuntimeError:
-        matmul = "highest" if products == "tf32" else "high"
+        products = "high" if _CUDA.matmul.fp32_precision == _MKLDNN.matmul.fp32_precision == "ieee" else "highest"
     try:
-        cudnn = torch.backends.cudnn.allow_tf32
+        convolutions = torch.backends.cudnn.allow_tf32
     except RuntimeError:
-        cudnn = convolutions != "tf32"
-    return matmul, cudnn
+        convolutions = _CUDNN.conv.fp32_precision != "tf32"
+    return products, convolutions
 
 
 @contextmanager

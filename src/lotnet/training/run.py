@@ -134,8 +134,13 @@ class Run:
         if self._metrics.exists():
             write_whole(self._metrics, self._metrics.read_bytes()[:length])
 
-    def note_session(self, dataset: Dataset, parameters: int, device: str, world_size: int) -> None:
-        """Record where this training, or this part of it, takes place. Refuses data that have changed since."""
+    def note_session(
+        self, dataset: Dataset, parameters: int, device: str, world_size: int, finished: bool = False
+    ) -> None:
+        """Record where this training, or this part of it, takes place. Refuses data that have changed since.
+
+        Where it is `finished` nothing takes place any more, and only a record that is lost is written again.
+        """
         built_for = dataclasses.asdict(images_of(dataset))
         known: dict[str, Any] = {"sessions": []}
         if self._environment.exists():
@@ -145,6 +150,8 @@ class Run:
                     f"the images of {dataset.name} are not those that {self.path} was started with: put them back, or "
                     "start a new run"
                 )
+            if finished:
+                return
         session = {
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": sys.argv,
