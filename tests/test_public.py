@@ -20,9 +20,24 @@ def test_public_names_have_examples_that_run(name: str) -> None:
     item = getattr(lotnet, name)
     assert item.__doc__, f"lotnet.{name} has no docstring"
     module = sys.modules[item.__module__]
-    (test,) = doctest.DocTestFinder(recurse=False).find(item, name, module, vars(module) | vars(lotnet))
+    (test,) = doctest.DocTestFinder(recurse=False).find(
+        item, name, module, vars(module) | {name: getattr(lotnet, name) for name in lotnet.__all__}
+    )
     assert test.examples, f"lotnet.{name} has no example"
     assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys; from lotnet.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_names_are_found_when_asked_for() -> None:
+    code = "import lotnet; lotnet.layers.MaxMin; lotnet.theory; from lotnet import *; OrthogonalConv2d, LOT, freeze"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+    assert set(lotnet.__all__) <= set(dir(lotnet))
+    with pytest.raises(AttributeError, match="module 'lotnet' has no attribute 'OrthogonalConv3d'"):
+        _ = lotnet.OrthogonalConv3d
 
 
 def test_types_travel_with_the_package() -> None:

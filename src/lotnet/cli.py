@@ -16,7 +16,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "pack": ("lotnet.commands.pack", "a run as a small folder to give away, its kernels in half precision"),
     "demo": ("lotnet.commands.demo", "a local page: drop an image, see its label, its radius and what attacks do"),
     "report": ("lotnet.commands.report", "one page about certified runs, compared if there are several"),
-    "analyze": ("lotnet.commands.analyze", "look inside a trained network: newton, landscape, features"),
+    "analyze": ("lotnet.commands.analyze", "look inside a trained network: newton, landscape, features, tightness"),
     "ablate": ("lotnet.commands.ablate", "train and certify the variants of an ablation of the paper"),
     "data": ("lotnet.commands.data", "list data sets, or prepare one from a folder or archive"),
     "record": ("lotnet.commands.record", "keep what a certified run came to, beside the paper's row"),
