@@ -59,7 +59,6 @@ def test_a_made_up_result_stands_beside_its_row_of_the_paper(tmp_path: Path) -> 
         RunConfig(),
         cifar10(model={"kind": "lipconvnet", "channels": 64}),
         cifar10(model={"kind": "lipconvnet", "dense_layers": 1}),
-        cifar10(model={"kind": "lipconvnet", "pointwise_below": 3}),
         cifar10(model={"kind": "lipconvnet", "start": "quasi-residual"}),
         RunConfig.from_dict({"data": {"name": "cifar10", "distort": True}}, "test"),
         cifar10(model={"kind": "lipconvnet", "activation": "hh1"}, loss={"kind": "offset"}),

@@ -128,7 +128,7 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     if isinstance(model, LipConvnet):
         # The shallow have no residual inside, whatever is asked for.
         name = f"LipConvnet-{model.depth}"
-        extra = model.dense_layers or model.pointwise_below or config.data.distort or model.start == "quasi-residual"
+        extra = model.dense_layers or config.data.distort or model.start == "quasi-residual"
         usual = not extra and (model.depth <= 10 or row.residual == model.residual)
     elif isinstance(model, LipResNet18):
         name, usual = "ResNet-18", True

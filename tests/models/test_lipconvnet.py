@@ -50,15 +50,6 @@ def test_no_residuals_when_switched_off() -> None:
     assert not any(isinstance(m, ConvexResidual) for m in model.modules())
 
 
-def test_small_images_can_have_pointwise_kernels() -> None:
-    with torch.device("meta"):
-        found = [
-            convolution(layer) for layer in layers(LipConvnet(depth=10, channels=4, pointwise_below=3).build(COLOUR))
-        ]
-    # Sides that the ten layers work at: 32 16 | 16 8 | 8 4 | 4 2 | 2 1
-    assert [layer.kernel_size for layer in found] == [3, 3, 3, 3, 3, 3, 3, 1, 1, 1]
-
-
 def test_dense_layers_stand_before_the_head() -> None:
     model = LipConvnet(channels=2, dense_layers=3, activation="hh1").build(COLOUR)
     found = list(model)[-4:-1]
@@ -102,7 +93,6 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipConvnet(depth=0), "multiple of 5"),
         (lambda: LipConvnet(channels=3), "even"),
         (lambda: LipConvnet(dense_layers=-1), "dense_layers must be at least 0"),
-        (lambda: LipConvnet(pointwise_below=-1), "pointwise_below must be at least 0"),
         (lambda: LipConvnet(gamma=0), "gamma must lie between"),
         (lambda: LipConvnet(start="quasi-residual", parametrization="soc"), "one of lot, not of soc"),
         (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),

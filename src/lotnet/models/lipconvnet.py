@@ -26,9 +26,6 @@ class LipConvnet(ModelConfig):
     """Weight of the input in that average."""
     trainable_mix: bool = False
     """Learn the weight, layer by layer."""
-    pointwise_below: int = 0
-    """Layers on images (downsampled, where they do that) with a smaller side than this have 1 x 1 kernels. There, what
-    zero padding adds and cropping takes away again is a large part of the image, and of the radius."""
     dense_layers: int = 0
     """Orthogonal matrices, each with an activation, between the last convolution and the head; the paper has none."""
 
@@ -38,9 +35,8 @@ class LipConvnet(ModelConfig):
             raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
         if self.channels < 2 or self.channels % 2:
             raise InputError(f"channels must be a positive even number, not {self.channels}")
-        for name in ("dense_layers", "pointwise_below"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must be at least 0, not {getattr(self, name)}")
+        if self.dense_layers < 0:
+            raise InputError(f"dense_layers must be at least 0, not {self.dense_layers}")
 
     @property
     def layers(self) -> int:
@@ -54,10 +50,9 @@ class LipConvnet(ModelConfig):
         for stage in range(stages):
             for n in range(per_stage):
                 last = n == per_stage - 1
-                side = min(images.height, images.width) >> (stage + last)
-                kernel = 1 if (last and stage == stages - 1) or side < self.pointwise_below else 3
+                kernel = 1 if last and stage == stages - 1 else 3
                 if self.padding_mode == "circular":  # a periodic image of 2 x 2 has no more than 2 x 2 places to read
-                    kernel = min(kernel, side)
+                    kernel = min(kernel, min(images.height, images.width) >> (stage + last))
                 outputs = 2 * width if last else width
                 convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)
                 layer = nn.Sequential(convolution, self.make_activation(outputs))
