@@ -128,8 +128,7 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     if isinstance(model, LipConvnet):
         # The shallow have no residual inside, whatever is asked for.
         name = f"LipConvnet-{model.depth}"
-        extra = model.dense_layers or config.data.distort or model.start == "quasi-residual"
-        usual = not extra and (model.depth <= 10 or row.residual == model.residual)
+        usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
     elif isinstance(model, LipResNet18):
         name, usual = "ResNet-18", True
     else:
@@ -138,6 +137,8 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     plain = isinstance(config.loss, CrossEntropy) and model.activation == "maxmin"
     return (
         usual
+        and not config.data.distort
+        and model.start != "quasi-residual"
         and (creg or plain)
         and model.channels == type(model)().channels
         and row.dataset == config.data.name.replace("-", "")

@@ -36,8 +36,8 @@ def distorted(images: Tensor, samples: Tensor, *key: int) -> Tensor:  # b c h w,
 
 
 def _signed(samples: Tensor, dtype: torch.dtype, *key: int) -> Tensor:
-    """Numbers in [-1, 1), all multiples of 2^-23 so that every dtype has them."""
-    return below(2**24, samples, *key).to(dtype) / 2**23 - 1
+    """Numbers in [-1, 1): multiples of 2^-23, which float32 has and half precisions round."""
+    return (below(2**24, samples, *key).float() / 2**23 - 1).to(dtype)
 
 
 def _move(images: Tensor, turn: Tensor, shear: Tensor, zoom: Tensor) -> Tensor:

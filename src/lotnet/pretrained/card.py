@@ -20,16 +20,16 @@ _CLAIMS = {
 def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | None) -> str:
     """That of a folder with a frozen model; `certificates` is the content of a certificates.json."""
     return _card(
-        name,
-        model.input_shape,
-        [str(label) for label in model.settings.get("classes", ())],
-        model.settings.get("data"),
-        _proved(certificates),
-        f"Checksum of stages and tensors: `{model.settings['checksum']}`.",
-        [],
-        f"```python\nimport lotnet\n\nmodel = lotnet.from_pretrained({json.dumps(name)})  # this folder's path\n```",
-        "`model.safetensors` holds the numbers and `config.json` the structure. There is no pickle: loading runs no "
-        "code, and refuses tensors that do not match the checksum.",
+        name=name,
+        shape=model.input_shape,
+        classes=[str(label) for label in model.settings.get("classes", ())],
+        data=model.settings.get("data"),
+        certificates=certificates,
+        identity=f"Checksum of stages and tensors: `{model.settings['checksum']}`.",
+        more=[],
+        loading=f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path",
+        files="`model.safetensors` holds the numbers and `config.json` the structure. There is no pickle: loading runs "
+        "no code, and refuses tensors that do not match the checksum.",
     )
 
 
@@ -43,29 +43,29 @@ def packed_card(
     sha256: str,
 ) -> str:
     """That of a folder with a packed model: what certifying came to, and how it was trained."""
-    certificates = None if result is None else {"summary": result, "split": "test", "data": data}
     return _card(
-        name,
-        (images.channels, images.height, images.width),
-        classes,
-        data,
-        _proved(certificates),
-        f"SHA-256 of the kernels: `{sha256}`.",
-        ["## How it was trained", _trained(trained)],
-        f"```python\nimport lotnet\n\nmodel = lotnet.load({json.dumps(name)})  # where it came with lotnet; or\n"
-        f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path\n```",
-        "`kernels.safetensors` holds the free kernels in half precision and `packed.json` how to build the network: "
-        "loading orthogonalises them anew, in float64, and the table above is of the network that this gives. There is "
+        name=name,
+        shape=(images.channels, images.height, images.width),
+        classes=classes,
+        data=data,
+        certificates=None if result is None else {"summary": result, "split": "test", "data": data},
+        identity=f"SHA-256 of the kernels: `{sha256}`.",
+        more=["## How it was trained", _trained(trained)],
+        loading=f"model = lotnet.load({json.dumps(name)})  # where it came with lotnet; or\n"
+        f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path",
+        files="`kernels.safetensors` holds the free kernels in half precision and `packed.json` how to build the "
+        "network: loading orthogonalises them anew, in float64, and the table above is of the network that this gives. There is "
         "no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
     )
 
 
 def _card(
+    *,
     name: str,
     shape: Sequence[int],
     classes: Sequence[str],
     data: str | None,
-    proved: str,
+    certificates: Mapping[str, Any] | None,
     identity: str,
     more: Sequence[str],
     loading: str,
@@ -84,7 +84,7 @@ def _card(
         f"* Classes, in the order of the logits: {', '.join(classes) or 'not recorded'}.\n"
         f"* {identity}",
         "## What is proved",
-        proved,
+        _proved(certificates),
         "*Claim A*: in real arithmetic, the function that the stored tensors define predicts the same class for every "
         "input closer than the radius. *Claim B*: so does lotnet's float64 program that computes it, for every "
         "representable input, whatever the order of its sums. Radii are l2, in pixels of [0, 1].",
@@ -92,7 +92,7 @@ def _card(
         "image before it enters, nor of programs in lower precision.",
         *more,
         "## How to load it",
-        loading,
+        f"```python\nimport lotnet\n\n{loading}\n```",
         f"```sh\nlotnet predict {name} photo.png\nlotnet certify {name}\n```",
         files,
     ]
