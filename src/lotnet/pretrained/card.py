@@ -54,8 +54,8 @@ def packed_card(
         loading=f"model = lotnet.load({json.dumps(name)})  # where it came with lotnet; or\n"
         f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path",
         files="`kernels.safetensors` holds the free kernels in half precision and `packed.json` how to build the "
-        "network: loading orthogonalises them anew, in float64, and the table above is of the network that this gives. There is "
-        "no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
+        "network: loading orthogonalises them anew, in float64, and the table above is of the network that this gives. "
+        "There is no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
     )
 
 
