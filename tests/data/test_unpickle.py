@@ -120,6 +120,11 @@ def test_a_huge_claim_is_a_sentence():
         load(b"\x80\x05\x8e" + struct.pack("<Q", 2**60) + b"x.")
 
 
+@pytest.mark.parametrize("number", [b"r\xff\xff\xff\x7f", b"p4000000000\n"])
+def test_an_object_of_a_huge_number_takes_no_room(number):
+    assert load(b"\x80\x02]" + number + b".") == []
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_load_or_are_a_sentence(data):
     whole = pickle.dumps({"data": ARRAYS[0]}, 2)
