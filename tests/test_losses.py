@@ -87,3 +87,12 @@ def test_gradients_are_finite_and_point_to_the_label(batch, name: str) -> None:
     LOSSES[name]()(logits, labels, lipschitz=L, pairwise=pairwise, progress=1.0).backward()
     assert torch.isfinite(logits.grad).all()
     assert (logits.grad.gather(1, labels[:, None]) <= 0).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_loss_looks_at_values(name: str) -> None:
+    """A CUDA graph could not record one that does. Tensors on the device `meta` have no values to look at."""
+    logits, pairwise, progress = (torch.empty(shape, device="meta") for shape in ((4, 10), (10, 10), ()))
+    labels = torch.empty(4, dtype=torch.long, device="meta")
+    value = LOSSES[name]()(logits, labels, lipschitz=L, pairwise=pairwise, progress=progress)
+    assert value.shape == () and value.dtype == torch.float32

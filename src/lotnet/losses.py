@@ -25,7 +25,9 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:  # b c, b -> b
 @dataclass(frozen=True)
 class Loss(ABC):
     """Mean over the batch. `progress` in [0, 1] is how far training has come; `pairwise` (c, c) holds the Lipschitz
-    constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head."""
+    constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head.
+
+    Law: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then."""
 
     @abstractmethod
     def __call__(
@@ -112,7 +114,10 @@ class EMMA(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        reach = self.radius * min(1.0, 2 * progress) * lipschitz * pairwise[labels]  # b c; zero for the label itself
+        ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(
+            max=1.0
+        )  # `min` would look at a number on a GPU
+        reach = self.radius * ramp * lipschitz * pairwise[labels]  # b c; zero for the label itself
         own = logits.gather(1, labels[:, None])
         share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)
         return F.cross_entropy(logits + share * reach, labels)
