@@ -4,7 +4,8 @@
 
 A training step is loss and gradients of one batch, as the training loop computes them; LOT's includes the joint
 orthogonalisation with the schedule that its kernels need. Peak memory is that of an eager step. `literal` is the
-paper's algorithm as printed. Kernels are those at the start of training, the inner ones moved off the identity.
+paper's algorithm as printed. Kernels are those at the start of training, the inner ones moved off the identity; those
+of `lot, worn` are as badly conditioned as trained ones.
 """
 
 import argparse
@@ -26,7 +27,8 @@ from networks import network
 
 DEVICE = torch.device("cuda")
 TABLES = ("train", "evaluation", "growth")
-KINDS = ("plain", "literal", "lot", "soc", "cayley", "bcop")
+WORN = "lot, worn"
+KINDS = ("plain", "literal", "lot", WORN, "soc", "cayley", "bcop")
 
 
 def main() -> None:
@@ -55,7 +57,7 @@ def main() -> None:
 
     for depth in (5, 20, 40) if "train" in options.tables else ():
         for kind in KINDS:
-            if depth == 40 and kind not in ("plain", "lot"):
+            if depth == 40 and kind not in ("plain", "lot", WORN):
                 continue
             for tf32 in (True, False):
                 if not tf32 and (depth == 40 or kind not in ("plain", "literal", "lot")):
@@ -79,10 +81,11 @@ def training(
 ) -> dict[str, float]:
     torch.cuda.empty_cache()
     torch.manual_seed(0)
-    model = _moved(network(kind, depth, channels, side)).to(DEVICE).train()
+    model = network("lot" if kind == WORN else kind, depth, channels, side)
+    model = (worn(model) if kind == WORN else _moved(model)).to(DEVICE).train()
     images = torch.rand(batch, 3, side, side, device=DEVICE)
     labels = torch.randint(0, 10, (batch,), device=DEVICE)
-    grouping = GroupedOrthogonalization(model, images[:1]) if kind == "lot" else None
+    grouping = GroupedOrthogonalization(model, images[:1]) if kind in ("lot", WORN) else None
     with arithmetic(tf32=tf32):
         if grouping:
             grouping.refresh()
@@ -118,6 +121,20 @@ def evaluation(kind: str, depth: int, repeats: int) -> dict[str, float]:
     with arithmetic(tf32=False):
         eager = _median(lambda: model(images), repeats)
         return {"eager_ms": eager, "graph_ms": _median(_recorded(lambda: model(images)), repeats)}
+
+
+@torch.no_grad()
+def worn(model: nn.Sequential) -> nn.Sequential:
+    """Kernels as in a trained LipConvnet-20, where the median condition of square ones is 30 to 100 and the largest 50
+    to 1000 and more in small ones: the identity and as much noise. The others' rows are of unequal length."""
+    for layer in model.modules():
+        if isinstance(layer, OrthogonalConv2d) and layer.weight.ndim == 4:
+            o, i, k, _ = layer.weight.shape
+            if o == i:
+                layer.weight.add_(torch.randn_like(layer.weight), alpha=(1.0 if o < 256 else 0.9) / (o**0.5 * k))
+            else:
+                layer.weight.mul_(torch.logspace(0, -1, o)[:, None, None, None])
+    return model
 
 
 @torch.no_grad()

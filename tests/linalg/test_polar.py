@@ -13,6 +13,8 @@ from lotnet.errors import InputError
 from lotnet.linalg import sylvester
 from lotnet.linalg.fourier import transfer
 from lotnet.linalg.polar import (
+    GRADIENT_CONDITION,
+    GRADIENT_TOLERANCE,
     accurate_polar,
     deviation,
     iterate,
@@ -198,6 +200,29 @@ def test_pullback_by_products_is_the_one_by_eigenvectors(dtype: torch.dtype, sha
     exact = pullback(v, w, scale, None, g, lower, by_products=False)
     products = pullback(v, w, scale, inverse, g, lower, by_products=True)
     assert (products - exact).norm() <= 2e-2 * exact.norm()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(dtype: torch.dtype) -> None:
+    """It solves for singular values down to a 32nd of the largest. Of the others' parts it takes something between
+    nothing and all, so that it still points downhill."""
+    v = conditioned(12, 12, 900.0, dtype)
+    lower = lower_end(12, 1e3)
+    x, scale, gram, square = normalize(v)
+    w, _ = iterate(x, gram, square, schedule(lower, 1e-12))
+    g = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    vectors, singular, _ = torch.linalg.svd(x)
+    exact, products = (  # S, in terms of the singular vectors
+        vectors.mH @ pullback(v, w, scale, None, g, lower, by_products) @ w.mH @ vectors
+        for by_products in (False, True)
+    )
+    solved = (singular[:, :, None] + singular[:, None, :]) / 2 >= lower_end(12, GRADIENT_CONDITION)
+    beyond = ~solved & ~torch.eye(12, dtype=torch.bool)
+    assert solved.any() and beyond.any()
+    assert (products - exact)[solved].norm() <= GRADIENT_TOLERANCE * exact[solved].norm()
+    share = products[beyond] / exact[beyond]
+    assert (share - share.real).abs().max() < 1e-6
+    assert (share.real > 0).all() and (share.real < 1 + 1e-6).all()
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))

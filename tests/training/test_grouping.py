@@ -1,8 +1,11 @@
 """Orthogonalisation of all layers together, with schedules that follow the kernels."""
 
+import pytest
 import torch
 
 from lotnet.layers import OrthogonalConv2d
+from lotnet.linalg.polar import largest_singular_value, lower_end
+from lotnet.linalg.polynomials import schedule
 from lotnet.models import Images, LipConvnet
 from lotnet.parametrizations import LOT
 from lotnet.training.grouping import GroupedOrthogonalization
@@ -44,6 +47,22 @@ def test_the_largest_singular_value_is_bounded_or_computed() -> None:
     assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
 
 
+@pytest.mark.parametrize("smallest", (0.9, 1e-3, 0.0))
+@pytest.mark.parametrize("largest", (0.5, 1.0, 1.3))
+@pytest.mark.parametrize("shape", ((40, 40), (30, 50), (50, 30)))
+def test_the_bound_is_above_the_largest_singular_value_and_next_to_it(
+    shape: tuple[int, int], largest: float, smallest: float
+) -> None:
+    torch.manual_seed(0)
+    u, s, vh = torch.linalg.svd(torch.randn(3, *shape, dtype=torch.float64), full_matrices=False)
+    s = s / s.amax() * largest
+    s[:, -1] *= smallest
+    s[0, :] *= smallest  # a whole matrix of them, zero among these
+    s[1, : len(s[1]) // 2] = largest  # flat, where powers overshoot most
+    bound = largest_singular_value((u * s[:, None]) @ vh)
+    assert largest * (1 - 1e-12) <= bound <= largest * (1 + 1e-4)
+
+
 def test_schedules_follow_the_kernels() -> None:
     """Easy kernels get short schedules; when one gets worse its layer's grows again, up to what was configured."""
     torch.manual_seed(0)
@@ -64,3 +83,16 @@ def test_schedules_follow_the_kernels() -> None:
         layer.weight[:, :, 1, 1] = (u * torch.logspace(0, -5, 12)) @ v
     grouping.refresh()
     assert _conditions(model)[0] == 500
+
+
+def test_a_schedule_allows_for_all_that_its_length_does() -> None:
+    """So that kernels which change a little do not change it, and a recorded graph lives on."""
+    torch.manual_seed(0)
+    model = LipConvnet(depth=5, channels=8).build(IMAGES)
+    grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
+    grouping.refresh()
+    for layer, geometry in grouping.layers:
+        lot, m = layer.parametrization, min(geometry.out_channels, geometry.in_channels)
+        assert isinstance(lot, LOT)
+        length = len(schedule(lower_end(m, lot.condition), lot.tolerance))
+        assert len(schedule(lower_end(m, lot.condition * 1.001), lot.tolerance)) == length + 1

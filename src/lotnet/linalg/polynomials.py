@@ -96,3 +96,13 @@ def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
         steps.append((factor * a, factor * b, factor * c))
         lower, upper = min(evaluate(steps[-1], lower), factor * (1 - error)), factor * (1 + error)
     return (*steps, CUBIC)
+
+
+@lru_cache(maxsize=64)
+def widest(length: int, tolerance: float) -> float:
+    """The smallest `lower`, to a millionth, whose schedule has no more than `length` polynomials."""
+    low, high = 1e-16, 1.0
+    while high > low * (1 + 1e-6):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if len(schedule(middle, tolerance)) <= length else (middle, high)
+    return high * (1 + 1e-6)  # so that rounding on the way back to `schedule` adds no polynomial

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lotnet.linalg import sylvester
+from lotnet.linalg.polar import GRADIENT_TOLERANCE, gradient_end
 from lotnet.linalg.polynomials import Polynomial, schedule
 from lotnet.linalg.products import first_even, planes, skew_part, sum_of_products
 
 _LARGEST = 2.0**15  # halves end at 65504
-_GRADIENT_TOLERANCE = 1e-2  # in the worst case: far below the noise of a batch
 
 
 def polar(parts: Tensor, lower: float, tolerance: float, dtype: torch.dtype = torch.float16) -> Tensor:
@@ -41,7 +41,8 @@ class _Polar(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
         x, w, size, largest, inverse = ctx.saved_tensors
-        return pullback(x, w, size, largest, inverse, g, ctx.lower), None, None, None
+        lower = gradient_end(g.shape[-2], ctx.lower)
+        return pullback(x, w, size, largest, inverse, g, lower), None, None, None
 
 
 def polar_factor(
@@ -92,7 +93,7 @@ def pullback(
 
 def _chebyshev(h: Tensor, k: Tensor, lower: float) -> Tensor:
     """`sylvester.by_products`, a kernel a step. The first iterate is a multiple of `K`, and never written down."""
-    on_s, steps = sylvester.chebyshev_steps(lower, _GRADIENT_TOLERANCE)
+    on_s, steps = sylvester.chebyshev_steps(lower, GRADIENT_TOLERANCE)
     s, before = k, None
     for momentum, gain in steps:
         # (1 + momentum) S - momentum B + gain (K - H S - S H), S being on_s times what is stored

@@ -1,24 +1,24 @@
 """Orthogonalisation of all LOT layers together, with no more steps than their kernels need."""
 
+import math
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
 from lotnet.linalg.planar import real_blocks
-from lotnet.linalg.polar import deviation, largest_singular_value, polar
+from lotnet.linalg.polar import all_above, largest_singular_value, lower_end, normalize
+from lotnet.linalg.polynomials import widest
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
 from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.training.sharing import layer_geometries
 
-# Condition numbers that schedules are made for; most trained kernels need one of the first.
-_CONDITIONS = (4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
-# A result counts as orthonormal below this `deviation`; the products' own rounding, TF32's at worst, stays under it.
-_ORTHONORMAL = 2e-3
+# Lengths of schedules: 4 polynomials do at the start, though kernels leave the identity fast, and 5 to 8 later.
+_LENGTHS = range(4, 9)
+_MARGIN = 1.5  # by which the smallest singular value may shrink until it is measured again
 _TOLERANCE = 1e-4  # of the schedules: below that rounding, and next to it, decides
 
 
@@ -49,7 +49,8 @@ class GroupedOrthogonalization:
 
     @torch.no_grad()
     def refresh(self) -> bool:
-        """Measure what condition the kernels have now, and allow for the next in the table; whether anything changed.
+        """Measure what condition the kernels have now, and allow for the largest that takes no more steps; whether
+        anything changed.
 
         Layers alike share a schedule, so that they stay in one group. Never more than the configured condition: what
         is beyond that stays below one, as the law of a schedule has it.
@@ -59,21 +60,26 @@ class GroupedOrthogonalization:
             alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
         changed = False
         for members in alike.values():
-            needed = max(_needed(v) for layer, geometry in members for v in matrices(layer.weight, geometry))
+            tolerance = max(_TOLERANCE, *(self._configured[layer].tolerance for layer, _ in members))
+            needed = max(_needed(v, tolerance) for layer, geometry in members for v in matrices(layer.weight, geometry))
             for layer, _ in members:
                 lot = self._configured[layer]
-                lot = replace(lot, condition=min(needed, lot.condition), tolerance=max(_TOLERANCE, lot.tolerance))
+                lot = replace(lot, condition=min(needed, lot.condition), tolerance=tolerance)
                 changed |= lot != layer.parametrization
                 layer.parametrization = lot
         return changed
 
 
-def _needed(v: Tensor) -> float:
-    """The condition number in the table after the smallest whose schedule makes these matrices orthonormal."""
-    for condition, following in pairwise(_CONDITIONS):
-        if deviation(polar(v, tolerance=_TOLERANCE, condition=condition)) < _ORTHONORMAL:
-            return following
-    return _CONDITIONS[-1]
+def _needed(v: Tensor, tolerance: float) -> float:
+    """The largest condition number that a schedule no longer than these matrices need allows for."""
+    m, n = v.shape[-2:]
+    double = v.to(torch.complex128 if v.is_complex() else torch.float64)
+    gram = normalize(double if m <= n else double.mH.resolve_conj())[2]
+    for length in _LENGTHS:
+        lower = widest(length, tolerance)
+        if all_above(gram, _MARGIN * lower):
+            return lower_end(min(m, n), lower)  # which is its own inverse
+    return math.inf
 
 
 def _matrices(operator: Operator) -> Tensor:  # f o i, real
