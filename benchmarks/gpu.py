@@ -125,8 +125,8 @@ def evaluation(kind: str, depth: int, repeats: int) -> dict[str, float]:
 
 @torch.no_grad()
 def worn(model: nn.Sequential) -> nn.Sequential:
-    """Kernels as in a trained LipConvnet-20, where the median condition of square ones is 30 to 100 and the largest 50
-    to 1000 and more in small ones: the identity and as much noise. The others' rows are of unequal length."""
+    """Kernels as badly conditioned as those of a trained LipConvnet-20 (results/gradient.md): square ones are the
+    identity and as much noise, the others' rows are of unequal length."""
     for layer in model.modules():
         if isinstance(layer, OrthogonalConv2d) and layer.weight.ndim == 4:
             o, i, k, _ = layer.weight.shape

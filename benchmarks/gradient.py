@@ -4,7 +4,7 @@
     python benchmarks/gradient.py FOLDER           # one that `lotnet pack` wrote
 
 A GPU solves `H S + S H = K` (docs/how-lot-works.md) by Chebyshev's iteration for singular values down to a part of the
-largest, in steps that grow with the root of that part. Here the same runs on a CPU, beside the solution by
+largest, the smaller the part the more steps. Here the same runs on a CPU, beside the solution by
 eigenvectors: the cosine of the angle between both gradients, for each kernel of a trained network.
 """
 
@@ -45,7 +45,7 @@ def main() -> None:
         "down to 1 in", "steps for 64 rows", *("least cosine", "second", "median"), title=str(options.folder.name)
     )
     for condition in CONDITIONS:
-        with patch.object(polar, "pullback", by_products), patch.object(polar, "GRADIENT_CONDITION", condition):
+        with patch.object(polar, "pullback", as_a_gpu_does), patch.object(polar, "GRADIENT_CONDITION", condition):
             found = gradients(network, images, labels)
         cosines = sorted(F.cosine_similarity(a, b, dim=0).item() for a, b in zip(found, exact, strict=True))
         steps = sylvester.steps(polar.lower_end(64, condition), polar.GRADIENT_TOLERANCE)
@@ -64,9 +64,9 @@ def gradients(network: nn.Sequential, images: Tensor, labels: Tensor) -> list[Te
 _pullback = polar.pullback
 
 
-def by_products(v: Tensor, w: Tensor, scale: Tensor, _: Tensor | None, g: Tensor, lower: float, __: bool) -> Tensor:
-    """As a GPU does it. It has `H^(-1)` from the forward pass."""
-    inverse = torch.linalg.inv((v / scale) @ w.mH)
+def as_a_gpu_does(v: Tensor, w: Tensor, scale: Tensor, _: Tensor | None, g: Tensor, lower: float, __: bool) -> Tensor:
+    """A GPU has `H^(-1)` from the forward pass, where it is needed; for kernels of full rank it is this one."""
+    inverse = torch.linalg.inv((v / scale) @ w.mH) if v.shape[-2] < v.shape[-1] else None
     return _pullback(v, w, scale, inverse, g, lower, by_products=True)
 
 

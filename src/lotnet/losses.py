@@ -114,9 +114,8 @@ class EMMA(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(
-            max=1.0
-        )  # `min` would look at a number on a GPU
+        # No `min`: that would look at the number, which may be on a GPU.
+        ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(max=1.0)
         reach = self.radius * ramp * lipschitz * pairwise[labels]  # b c; zero for the label itself
         own = logits.gather(1, labels[:, None])
         share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)

@@ -18,13 +18,14 @@ from lotnet.linalg.polar import (
     accurate_polar,
     deviation,
     iterate,
+    largest_singular_value,
     lower_end,
     normalize,
     polar,
     power_of_two,
     pullback,
 )
-from lotnet.linalg.polynomials import CUBIC, best_quintic, evaluate, schedule
+from lotnet.linalg.polynomials import CUBIC, best_quintic, evaluate, schedule, widest
 from lotnet.parametrizations import LOT, Geometry
 
 SHAPES = ((1, 1), (5, 5), (3, 7), (7, 3), (16, 16), (1, 4), (4, 1))
@@ -202,27 +203,56 @@ def test_pullback_by_products_is_the_one_by_eigenvectors(dtype: torch.dtype, sha
     assert (products - exact).norm() <= 2e-2 * exact.norm()
 
 
+@pytest.mark.parametrize("shape", ((12, 12), (12, 20)))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(dtype: torch.dtype) -> None:
-    """It solves for singular values down to a 32nd of the largest. Of the others' parts it takes something between
-    nothing and all, so that it still points downhill."""
-    v = conditioned(12, 12, 900.0, dtype)
+def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(
+    dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    """It solves for singular values down to a 32nd of the largest. Of what the gradient owes to others it takes a share
+    that falls with them, never more than all: so it still points downhill."""
+    v = conditioned(*shape, 900.0, dtype)
     lower = lower_end(12, 1e3)
     x, scale, gram, square = normalize(v)
-    w, _ = iterate(x, gram, square, schedule(lower, 1e-12))
+    w, inverse = iterate(x, gram, square, schedule(lower, 1e-12), wants_inverse=True)
     g = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
     vectors, singular, _ = torch.linalg.svd(x)
-    exact, products = (  # S, in terms of the singular vectors
-        vectors.mH @ pullback(v, w, scale, None, g, lower, by_products) @ w.mH @ vectors
+    exact, products = (  # in terms of the singular vectors, where dV W* is S plus what both have in common
+        vectors.mH @ pullback(v, w, scale, inverse, g, lower, by_products) @ w.mH @ vectors
         for by_products in (False, True)
     )
-    solved = (singular[:, :, None] + singular[:, None, :]) / 2 >= lower_end(12, GRADIENT_CONDITION)
+    mean = (singular[:, :, None] + singular[:, None, :]) / 2
+    solved = mean >= lower_end(12, GRADIENT_CONDITION)
     beyond = ~solved & ~torch.eye(12, dtype=torch.bool)
     assert solved.any() and beyond.any()
     assert (products - exact)[solved].norm() <= GRADIENT_TOLERANCE * exact[solved].norm()
     share = products[beyond] / exact[beyond]
     assert (share - share.real).abs().max() < 1e-6
-    assert (share.real > 0).all() and (share.real < 1 + 1e-6).all()
+    assert (share.real < 1 + 1e-6).all() and (share.real > 0.05).all()
+    assert (share.real[mean[beyond] > 0.5 * lower_end(12, GRADIENT_CONDITION)] > 0.75).all()
+
+
+@pytest.mark.parametrize("smallest", (0.9, 1e-3, 0.0))
+@pytest.mark.parametrize("largest", (0.5, 1.0, 1.3))
+@pytest.mark.parametrize("shape", ((40, 40), (30, 50), (50, 30)))
+def test_the_bound_is_above_the_largest_singular_value_and_next_to_it(
+    shape: tuple[int, int], largest: float, smallest: float
+) -> None:
+    torch.manual_seed(0)
+    u, s, vh = torch.linalg.svd(torch.randn(3, *shape, dtype=torch.float64), full_matrices=False)
+    s = s / s.amax() * largest
+    s[:, -1] *= smallest
+    s[0, :] *= smallest  # a whole matrix of them, zero among these
+    s[1, : len(s[1]) // 2] = largest  # flat, where powers overshoot most
+    bound = largest_singular_value((u * s[:, None]) @ vh)
+    assert largest * (1 - 1e-12) <= bound <= largest * min(shape) ** (1 / 2**17) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("size", (1e-12, 1e-9, 1e-6, 1e-5))
+def test_the_bound_for_nearly_orthonormal_matrices(size: float) -> None:
+    torch.manual_seed(0)
+    w = svd_polar(torch.randn(3, 20, 30, dtype=torch.float64)) + size * torch.randn(3, 20, 30, dtype=torch.float64)
+    largest = torch.linalg.svdvals(w).max().item()
+    assert largest <= largest_singular_value(w) <= largest + 100 * size
 
 
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
@@ -375,3 +405,14 @@ def test_bad_schedules_are_refused() -> None:
 def test_the_finest_tolerance_is_reached(lower: float) -> None:
     steps = schedule(lower, 1e-16)  # one that could not be reached would be tried for ever
     assert abs(envelope(steps, torch.tensor([lower, 1.0], dtype=torch.float64))[-1] - 1).max() <= 1e-15
+
+
+@pytest.mark.parametrize("tolerance", (1e-2, 1e-4, 1e-5, 1e-12))
+@pytest.mark.parametrize("length", range(2, 12))
+def test_widest_is_the_end_of_its_length(length: int, tolerance: float) -> None:
+    lower = widest(length, tolerance)
+    if lower == 1.0:  # a tolerance that needs more polynomials than that even for one
+        assert len(schedule(1.0, tolerance)) >= length
+    else:
+        assert len(schedule(lower, tolerance)) == length
+        assert len(schedule(lower * (1 - 1e-5), tolerance)) == length + 1

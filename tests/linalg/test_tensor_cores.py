@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from lotnet.linalg import tensor_cores
-from lotnet.linalg.polar import lower_end, polar
+from lotnet.linalg.polar import iterate, lower_end, normalize, polar, pullback
+from lotnet.linalg.polynomials import schedule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CONDITION = 30.0
@@ -50,6 +51,39 @@ def test_halves_keep_singular_values_at_most_one(dtype: torch.dtype, kind: str) 
     if kind in ("random", "ill-conditioned"):  # inside the schedule's interval the last step is exact
         assert values.max() <= 1 + 1e-5
         assert values.min() >= 1 - 2e-4
+
+
+@pytest.mark.parametrize(("m", "n"), ((9, 9), (6, 11)))
+@pytest.mark.parametrize("condition", (1e3, 3e3))
+def test_gradient_of_singular_matrices_is_finite(condition: float, m: int, n: int) -> None:
+    """The inverse is as large as it gets, and the gradient may point at it."""
+    v = example("rank-deficient", m, n, torch.float32)
+    u, _, vh = torch.linalg.svd(v)
+    lost = u[:, :, -1:]
+    for g in (torch.randn_like(v), lost @ torch.randn(2, 1, n, device=DEVICE), lost @ vh[:, :1], lost @ vh[:, -1:]):
+        p = parts(v).requires_grad_()
+        matrices(tensor_cores.polar(p, lower_end(m, condition), 1e-4)).backward(g)
+        assert p.grad is not None and p.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("m", "n"), ((9, 9), (6, 11)))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
+def test_gradient_beyond_its_condition_is_that_by_products(dtype: torch.dtype, m: int, n: int) -> None:
+    v = example("random", m, n, dtype)
+    u, _, vh = torch.linalg.svd(v, full_matrices=False)
+    v = (u * torch.logspace(0, -2.4, min(m, n), device=DEVICE).to(dtype)) @ vh
+    g = torch.randn_like(v)
+    lower = lower_end(m, 300.0)
+    p = parts(v).requires_grad_()
+    matrices(tensor_cores.polar(p, lower, 1e-4, torch.float32)).backward(g)
+    wide = v.to(torch.complex128 if dtype.is_complex else torch.float64)
+    x, scale, gram, square = normalize(wide)
+    w, inverse = iterate(x, gram, square, schedule(lower, 1e-4), wants_inverse=m < n)
+    expected = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, by_products=True)
+    assert p.grad is not None
+    assert (matrices(p.grad) - expected).norm() < 1e-2 * expected.norm()
+    with_all = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, by_products=False)
+    assert (with_all - expected).norm() > 5e-2 * expected.norm(), "the cut is to be seen"
 
 
 @pytest.mark.parametrize("kind", ("ill-conditioned", "zero"))

@@ -14,10 +14,11 @@ from lotnet.linalg import sylvester
 from lotnet.linalg.polynomials import Polynomial, schedule
 
 # On a GPU the gradient's equation is solved to this tolerance, far below the noise of a batch, for singular values down
-# to this part of the largest. Trained kernels have smaller ones, and the steps for all of them grow with the root of
-# the condition number; what is left out hardly turns a gradient (benchmarks/gradient.py).
+# to one in this many of the largest. Trained kernels have smaller ones, and the steps for all of them grow with the
+# root of the condition number; what is left out hardly turns most gradients (results/gradient.md).
 GRADIENT_TOLERANCE = 1e-2
 GRADIENT_CONDITION = 32.0
+_SQUARINGS = 15
 
 
 def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tensor:
@@ -29,16 +30,16 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
 
     The gradient is that of the exact polar factor, with singular values below `1/condition` of the largest
     treated as if they were that large: it is finite everywhere, and needs no intermediate iterate. On a GPU that is
-    true to a hundredth, and for `S` below with `GRADIENT_CONDITION` where `condition` is larger.
+    true to a hundredth for singular values above `1/GRADIENT_CONDITION`; of what it owes to others it has a share,
+    which falls from all to nothing with them.
     """
-    m, n = v.shape[-2:]
-    short_side_first = v if m <= n else v.mH.resolve_conj()
-    lower = lower_end(min(m, n), condition)
+    x = short_side_first(v)
+    lower = lower_end(x.shape[-2], condition)
     if torch.is_grad_enabled() and v.requires_grad:
-        w = _Polar.apply(short_side_first, lower, tolerance)
+        w = _Polar.apply(x, lower, tolerance)
     else:  # plain operations, so that a layer in `eval()` may be given to `torch.func`
-        w = _forward(short_side_first, lower, tolerance, wants_inverse=False)[0]
-    return w if m <= n else w.mH
+        w = _forward(x, lower, tolerance, wants_inverse=False)[0]
+    return w if x is v else w.mH
 
 
 @torch.no_grad()
@@ -56,33 +57,35 @@ def accurate_polar(v: Tensor) -> Tensor:
     return w
 
 
+def short_side_first(v: Tensor) -> Tensor:
+    """`V`, or `V*` where it has more rows than columns."""
+    return v if v.shape[-2] <= v.shape[-1] else v.mH.resolve_conj()
+
+
 def deviation(w: Tensor) -> float:
     """Largest `||W W* - I||_F / sqrt m` of a batch of m x n matrices, on the short side: zero when orthonormal."""
-    w = w if w.shape[-2] <= w.shape[-1] else w.mH
+    w = short_side_first(w)
     m = w.shape[-2]
     gram = w @ w.mH - torch.eye(m, dtype=w.dtype, device=w.device)
     # No matrix at all deviates by nothing: images of 2 x 2 have no frequency with a conjugate.
     return float(torch.linalg.matrix_norm(gram).max()) / m**0.5 if gram.numel() else 0.0
 
 
-_SQUARINGS = 15
-
-
 def largest_singular_value(w: Tensor) -> float:
-    """Of a batch of nearly orthonormal real matrices, from above: `||W W^T||_2 <= 1 + ||W W^T - I||_F`. Where that says
-    nothing, because a few singular values are small, `||G||_2 <= ||G^p||_F^(1/p)` with p = 2^15: at most 5e-5 too much
-    for 1,000 rows, and by products alone, which a GPU does better than eigenvalues."""
-    w = (w if w.shape[-2] <= w.shape[-1] else w.mT).double()
+    """Of a batch of real matrices, from above. Where all are nearly orthonormal, `||W W^T||_2 <= 1 + ||W W^T - I||_F`.
+    Else `||G||_2 <= ||G^p||_F^(1/p)` with p = 2^15, for m rows at most `m^(1 / 2^17)` times too much, 5.3e-5 for 1,000:
+    products alone, which a GPU does better than eigenvalues."""
+    w = short_side_first(w).double()
     power = w @ w.mT
     excess = float(torch.linalg.matrix_norm(power - torch.eye(w.shape[-2], dtype=w.dtype, device=w.device)).max())
     if excess < 1e-3:
         return (1 + excess) ** 0.5
-    log = torch.zeros((), dtype=w.dtype, device=w.device)  # of the root of the norm of the power taken so far
+    log = torch.zeros((), dtype=w.dtype, device=w.device)  # of the norm of the power taken so far, its p-th root
     for n in range(_SQUARINGS + 1):
+        power = power @ power if n else power
         norm = torch.linalg.matrix_norm(power).clamp_min(torch.finfo(power.dtype).tiny)
         log = log + norm.log() / 2**n
         power = power / norm[..., None, None]
-        power = power @ power
     return float((log / 2).exp().max())
 
 
@@ -91,8 +94,13 @@ def lower_end(m: int, condition: float) -> float:
     return m ** (-1 / 8) / condition
 
 
+def condition_allowed(m: int, lower: float) -> float:
+    """The inverse of `lower_end`."""
+    return m ** (-1 / 8) / lower
+
+
 def gradient_end(m: int, lower: float) -> float:
-    """What the gradient's equation on a GPU takes for `lower`."""
+    """The smallest scaled singular value that the gradient's equation is solved for on a GPU, where W has `lower`."""
     return max(lower, lower_end(m, GRADIENT_CONDITION))
 
 

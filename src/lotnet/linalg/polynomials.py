@@ -100,9 +100,10 @@ def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
 
 @lru_cache(maxsize=64)
 def widest(length: int, tolerance: float) -> float:
-    """The smallest `lower`, to a millionth, whose schedule has no more than `length` polynomials."""
+    """The smallest `lower`, to two millionths, whose schedule has no more than `length` polynomials."""
     low, high = 1e-16, 1.0
     while high > low * (1 + 1e-6):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if len(schedule(middle, tolerance)) <= length else (middle, high)
-    return high * (1 + 1e-6)  # so that rounding on the way back to `schedule` adds no polynomial
+        fits = len(schedule.__wrapped__(middle, tolerance)) <= length  # what is passed through is not worth keeping
+        low, high = (low, middle) if fits else (middle, high)
+    return min(1.0, high * (1 + 1e-6))  # so that rounding on the way back to `schedule` adds no polynomial

@@ -41,8 +41,7 @@ class _Polar(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
         x, w, size, largest, inverse = ctx.saved_tensors
-        lower = gradient_end(g.shape[-2], ctx.lower)
-        return pullback(x, w, size, largest, inverse, g, lower), None, None, None
+        return pullback(x, w, size, largest, inverse, g, ctx.lower), None, None, None
 
 
 def polar_factor(
@@ -78,12 +77,12 @@ def pullback(
     x: Tensor, w: Tensor, size: Tensor, largest: Tensor, inverse: Tensor | None, g: Tensor, lower: float
 ) -> Tensor:
     """`polar.pullback` in planes. `S W + H^(-1) (G - M W)` is summed as `(S - H^(-1) M) W + H^(-1) G`."""
-    # S is at most ||K|| / (2 lower): it must not leave the halves' range.
-    g_size = _nonzero(torch.linalg.vector_norm(g, dim=(1, 2, 3))) / min(32.0, _LARGEST * lower)
+    # The inverse is at most 4.5 / lower, reached where V is singular, and S less: neither must leave the halves' range.
+    g_size = _nonzero(torch.linalg.vector_norm(g, dim=(1, 2, 3))) / min(32.0, _LARGEST * lower / 4.5)
     g = planes(g, 1 / g_size, x.dtype)
     h = sum_of_products([(x, w)], adjoint=True, factor=1 / largest, mirror=1)
     m = sum_of_products([(g, w)], adjoint=True)
-    s = _chebyshev(h, skew_part(m), lower)
+    s = _chebyshev(h, skew_part(m), gradient_end(x.shape[-2], lower))
     factor = g_size / (size * largest)
     if inverse is None:
         return sum_of_products([(s, w)], factor=factor, result=True)

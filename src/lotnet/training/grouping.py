@@ -1,6 +1,5 @@
 """Orthogonalisation of all LOT layers together, with no more steps than their kernels need."""
 
-import math
 from collections import defaultdict
 from dataclasses import replace
 
@@ -9,14 +8,20 @@ from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
 from lotnet.linalg.planar import real_blocks
-from lotnet.linalg.polar import all_above, largest_singular_value, lower_end, normalize
+from lotnet.linalg.polar import (
+    all_above,
+    condition_allowed,
+    largest_singular_value,
+    normalize,
+    short_side_first,
+)
 from lotnet.linalg.polynomials import widest
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
 from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.training.sharing import layer_geometries
 
-# Lengths of schedules: 4 polynomials do at the start, though kernels leave the identity fast, and 5 to 8 later.
+# Of schedules, in polynomials. More would need inverses beyond the range of half precision.
 _LENGTHS = range(4, 9)
 _MARGIN = 1.5  # by which the smallest singular value may shrink until it is measured again
 _TOLERANCE = 1e-4  # of the schedules: below that rounding, and next to it, decides
@@ -45,15 +50,16 @@ class GroupedOrthogonalization:
     def largest_singular_value(self) -> float:
         """Of the operators that training uses now, from above; in the arithmetic that is set."""
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
-        return max(largest_singular_value(_matrices(operator)) for operator in made)
+        values = [largest_singular_value(_matrices(operator)) for operator in made]
+        return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max might pass over a NaN
 
     @torch.no_grad()
     def refresh(self) -> bool:
-        """Measure what condition the kernels have now, and allow for the largest that takes no more steps; whether
-        anything changed.
+        """Measure what condition the kernels have now, and allow for the largest that takes no more polynomials;
+        whether anything changed.
 
-        Layers alike share a schedule, so that they stay in one group. Never more than the configured condition: what
-        is beyond that stays below one, as the law of a schedule has it.
+        Layers alike share condition and tolerance, so that they stay in one group. Never more than the configured
+        condition, nor than 8 polynomials do: what is beyond that stays below one, as the law of a schedule has it.
         """
         alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
         for layer, geometry in self.layers:
@@ -72,14 +78,13 @@ class GroupedOrthogonalization:
 
 def _needed(v: Tensor, tolerance: float) -> float:
     """The largest condition number that a schedule no longer than these matrices need allows for."""
-    m, n = v.shape[-2:]
-    double = v.to(torch.complex128 if v.is_complex() else torch.float64)
-    gram = normalize(double if m <= n else double.mH.resolve_conj())[2]
+    x = short_side_first(v).to(torch.complex128 if v.is_complex() else torch.float64)
+    _, _, gram, _ = normalize(x)
     for length in _LENGTHS:
         lower = widest(length, tolerance)
         if all_above(gram, _MARGIN * lower):
-            return lower_end(min(m, n), lower)  # which is its own inverse
-    return math.inf
+            break
+    return condition_allowed(x.shape[-2], lower)
 
 
 def _matrices(operator: Operator) -> Tensor:  # f o i, real
