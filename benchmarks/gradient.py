@@ -4,12 +4,13 @@
     python benchmarks/gradient.py FOLDER           # one that `lotnet pack` wrote
 
 A GPU solves `H S + S H = K` (docs/how-lot-works.md) by Chebyshev's iteration for singular values down to a part of the
-largest, the smaller the part the more steps. Here the same runs on a CPU, beside the solution by
-eigenvectors: the cosine of the angle between both gradients, for each kernel of a trained network.
+largest, the smaller the part the more steps. Here the same runs on a CPU, beside the solution by eigenvectors: the
+condition numbers of each kernel of a trained network, and the cosine of the angle between both of its gradients.
 """
 
 import argparse
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,7 +24,9 @@ from lotnet import data, pretrained
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.linalg import polar, sylvester
 from lotnet.losses import OffsetCrossEntropy
+from lotnet.parametrizations.lot import matrices
 from lotnet.pretrained import packed
+from lotnet.training.grouping import GroupedOrthogonalization
 
 CONDITIONS = (1000.0, 256.0, 128.0, 64.0, 32.0, 16.0, 8.0)
 
@@ -40,17 +43,34 @@ def main() -> None:
     split = data.load(model.data, options.root).train
     images, labels = split.images[: options.images].float() / 255, split.labels[: options.images]
 
+    console, name = Console(), options.folder.name
     exact = gradients(network, images, labels)
-    table = Table(
-        "down to 1 in", "steps for 64 rows", *("least cosine", "second", "median"), title=str(options.folder.name)
-    )
+    cosines = {}
     for condition in CONDITIONS:
         with patch.object(polar, "pullback", as_a_gpu_does), patch.object(polar, "GRADIENT_CONDITION", condition):
-            found = gradients(network, images, labels)
-        cosines = sorted(F.cosine_similarity(a, b, dim=0).item() for a, b in zip(found, exact, strict=True))
+            pairs = zip(gradients(network, images, labels), exact, strict=True)
+            cosines[condition] = [F.cosine_similarity(a, b, dim=0).item() for a, b in pairs]
+
+    table = Table("kernel", "at", "median condition", "largest", "cosine", title=name)
+    for row, cosine in zip(conditions(network, images[:1]), cosines[polar.GRADIENT_CONDITION], strict=True):
+        table.add_row(*row, f"{cosine:.4f}")
+    console.print(table)
+    table = Table("down to 1 in", "steps for 64 rows", "least cosine", "second", "median", title=name)
+    for condition, values in cosines.items():
         steps = sylvester.steps(polar.lower_end(64, condition), polar.GRADIENT_TOLERANCE)
-        table.add_row(f"{condition:g}", str(steps), *(f"{c:.4f}" for c in (*cosines[:2], statistics.median(cosines))))
-    Console().print(table)
+        shown = (*sorted(values)[:2], statistics.median(values))
+        table.add_row(f"{condition:g}", str(steps), *(f"{value:.4f}" for value in shown))
+    console.print(table)
+
+
+@torch.no_grad()
+def conditions(network: nn.Sequential, image: Tensor) -> Iterator[tuple[str, str, str, str]]:
+    """Of each kernel: its shape, where it works, and the median and the largest condition over frequencies."""
+    for layer, geometry in GroupedOrthogonalization(network, image).layers:
+        values = [torch.linalg.svdvals(v) for v in matrices(layer.weight.double(), geometry)]
+        ratios = torch.cat([(s[:, 0] / s[:, -1]) for s in values])
+        shape = " x ".join(map(str, layer.weight.shape))
+        yield shape, f"{geometry.height} x {geometry.width}", f"{ratios.median():.0f}", f"{ratios.max():.0f}"
 
 
 def gradients(network: nn.Sequential, images: Tensor, labels: Tensor) -> list[Tensor]:
@@ -58,7 +78,7 @@ def gradients(network: nn.Sequential, images: Tensor, labels: Tensor) -> list[Te
     logits = network(images)
     pairwise = pairwise_constants(network[-1], logits.shape[1], logits)
     OffsetCrossEntropy()(logits, labels, pixel_lipschitz(network), pairwise, 0.5).backward()
-    return [p.grad.flatten() for p in network.parameters() if p.ndim == 4 and p.grad is not None]
+    return [p.grad.double().flatten() for p in network.parameters() if p.ndim == 4 and p.grad is not None]
 
 
 _pullback = polar.pullback

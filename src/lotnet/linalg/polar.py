@@ -18,7 +18,6 @@ from lotnet.linalg.polynomials import Polynomial, schedule
 # root of the condition number; what is left out hardly turns most gradients (results/gradient.md).
 GRADIENT_TOLERANCE = 1e-2
 GRADIENT_CONDITION = 32.0
-_SQUARINGS = 15
 
 
 def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tensor:
@@ -81,7 +80,7 @@ def largest_singular_value(w: Tensor) -> float:
     if excess < 1e-3:
         return (1 + excess) ** 0.5
     log = torch.zeros((), dtype=w.dtype, device=w.device)  # of the norm of the power taken so far, its p-th root
-    for n in range(_SQUARINGS + 1):
+    for n in range(16):
         power = power @ power if n else power
         norm = torch.linalg.matrix_norm(power).clamp_min(torch.finfo(power.dtype).tiny)
         log = log + norm.log() / 2**n
