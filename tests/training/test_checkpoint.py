@@ -15,6 +15,7 @@ from lotnet.training.checkpoint import (
     optimizer_tensors,
     read,
     restore_optimizer,
+    snapshot,
     write,
 )
 from lotnet.training.optim import learning_rate, make_optimizer
@@ -28,7 +29,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         "optimizer.a.step": torch.tensor(3.0),
         "rng.cpu": torch.get_rng_state(),
     }
-    write(tmp_path / "x.safetensors", POSITION, tensors)
+    write(tmp_path / "x.safetensors", POSITION, snapshot(tensors))
     position, found = read(tmp_path / "x.safetensors", "abc")
     assert position == POSITION
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
@@ -61,10 +62,21 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
         read(path)
 
 
-def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["weights.a", "average.a"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_never_saved(name: str, value: float) -> None:
     with pytest.raises(InputError, match="last good checkpoint is kept"):
-        write(tmp_path / "x.safetensors", POSITION, {"weights.a": torch.tensor([1.0, torch.nan])})
-    assert list(tmp_path.iterdir()) == []
+        snapshot({name: torch.tensor([1.0, value])})
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    weight = torch.zeros(3, 2, requires_grad=True)
+    taken = snapshot({"weights.a": weight.T})["weights.a"]
+    with torch.no_grad():
+        weight += 1
+    assert torch.equal(taken, torch.zeros(2, 3))
+    assert taken.is_contiguous()
+    assert not taken.requires_grad
 
 
 def test_half_written_files_are_swept_away(tmp_path: Path) -> None:

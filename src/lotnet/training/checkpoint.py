@@ -98,15 +98,23 @@ class DamagedError(InputError):
     """A file that is not what was written."""
 
 
-def write(path: Path, position: Position, tensors: dict[str, Tensor]) -> None:
-    # Clones on the CPU: safetensors wants them contiguous and in memory of their own.
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    for name, tensor in tensors.items():
+def snapshot(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU, contiguous as safetensors wants them, that training does not change while they are written."""
+    copies = {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    for name, tensor in copies.items():
         if name.startswith(("weights.", "average.")) and not torch.isfinite(tensor).all():
             raise InputError(
                 f"{name} has become NaN or infinite and is not saved, the last good checkpoint is kept: "
                 "lower optimizer.lr or set optimizer.clip, and train again"
             )
+    return copies
+
+
+def write(path: Path, position: Position, tensors: dict[str, Tensor]) -> None:
+    """`tensors` as `snapshot` makes them."""
     about: dict[str, Any] = {"format": FORMAT, **asdict(position)}
     about["sha256"] = _digest(about, tensors)
     write_whole(path, save(tensors, metadata={_ENTRY: json.dumps(about)}))

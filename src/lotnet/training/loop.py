@@ -4,6 +4,7 @@ Laws:
 
 * everything that a run computes follows from its configuration: on a CPU, bit for bit;
 * a checkpoint holds all that the rest of the run depends on, so stopping and resuming changes no bit either;
+* checkpoints are copied where training stands and written while it goes on; it ends when they are on the disk;
 * the model is chosen by certified accuracy on validation images; test images are never seen here;
 * batches are global: the number of processes changes nothing but the order of summation.
 """
@@ -12,6 +13,7 @@ import contextlib
 import copy
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +27,8 @@ from lotnet.data import Batches, Dataset, Split, validation_split
 from lotnet.errors import InputError
 from lotnet.files import claimed
 from lotnet.models import parameter_count
-from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer
+from lotnet.training.background import Background
+from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer, snapshot
 from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, over_processes
 from lotnet.training.graph import RecordedGradients
@@ -137,11 +140,12 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
                 **named("rng", _random_states(fabric.device)),
                 **named("progress", {"loss": state.loss, "seconds": seconds}),
             }
-            run.checkpoints.save(_position(state, steps, config), tensors)
+            background(partial(run.checkpoints.save, _position(state, steps, config), snapshot(tensors)))
         fabric.barrier()
 
     with (
         StopRequest() as stop,
+        Background() as background,
         Display(console, run.path, trainer.epochs, steps, state.epoch, state.step, fabric) as display,
     ):
         for epoch in range(state.epoch, trainer.epochs):
@@ -188,8 +192,8 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
                 state.best = Best(epoch + 1, score)
             if fabric.is_global_zero:
                 if better:
-                    weights = named("weights", kept.state_dict())
-                    run.checkpoints.save_best(_position(state, steps, config), weights)
+                    weights = snapshot(named("weights", kept.state_dict()))
+                    background(partial(run.checkpoints.save_best, _position(state, steps, config), weights))
                 state.metrics_bytes = run.add_metrics(record)
             save(time.perf_counter())
             display.epoch(record, accuracy, trainer.radius)

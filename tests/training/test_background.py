@@ -1,0 +1,71 @@
+"""Work that a training does not wait for."""
+
+import threading
+
+import pytest
+
+from lotnet.training.background import Background
+
+
+def test_all_is_done_in_order_when_it_is_left() -> None:
+    done: list[int] = []
+    with Background() as background:
+        for number in range(20):
+            background(lambda number=number: done.append(number))
+    assert done == list(range(20))
+
+
+def test_training_goes_on_meanwhile() -> None:
+    go_on = threading.Event()
+    with Background() as background:
+        background(lambda: go_on.wait(60))
+        background(lambda: None)
+        go_on.set()  # would never be reached if either call had waited
+
+
+def test_a_third_waits_for_the_first() -> None:
+    go_on, handed_in = threading.Event(), threading.Event()
+    with Background() as background:
+
+        def hand_in_three() -> None:
+            background(lambda: go_on.wait(60))
+            background(lambda: None)
+            background(lambda: None)
+            handed_in.set()
+
+        other = threading.Thread(target=hand_in_three)
+        other.start()
+        assert not handed_in.wait(0.2)
+        go_on.set()
+        other.join()
+        assert handed_in.is_set()
+
+
+def fail() -> None:
+    raise OSError("the disk is full")
+
+
+def test_what_failed_is_raised_on_leaving_and_nothing_is_done_after_it() -> None:
+    done: list[int] = []
+    with pytest.raises(OSError, match="full"), Background() as background:
+        background(fail)
+        background(lambda: done.append(1))
+    assert done == []
+
+
+def test_what_failed_is_raised_by_a_later_call() -> None:
+    reached = 0
+    with pytest.raises(OSError, match="full"), Background() as background:
+        background(fail)
+        for _ in range(2):
+            background(lambda: None)
+            reached += 1
+        reached += 10
+    assert reached < 10
+
+
+def test_a_failure_is_told_even_if_training_was_stopped() -> None:
+    """Else the command would say that its checkpoint was saved."""
+    with pytest.raises(OSError, match="full"), Background() as background:
+        background(fail)
+        raise KeyboardInterrupt
