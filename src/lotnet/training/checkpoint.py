@@ -3,8 +3,8 @@
 Laws:
 
 * a file holds tensors `weights.*`, `average.*` (if there is one), `optimizer.<parameter>.<key>`, `rng.*`, `progress.*`,
-  and one metadata entry, JSON: format, position, best so far, length of metrics.jsonl, fingerprint of the settings, and
-  the SHA-256 of all of that;
+  `schedules.*` (from one GPU), and one metadata entry, JSON: format, position, best so far, length of metrics.jsonl,
+  fingerprint of the settings, and the SHA-256 of all of that;
 * it is written whole and renamed, so that a reader sees the old one, the new one or none;
 * whatever is not exactly what was written is refused with a sentence;
 * no file ever holds NaN or infinite weights.
@@ -99,18 +99,19 @@ class DamagedError(InputError):
 
 
 def snapshot(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU, contiguous as safetensors wants them, that training does not change while they are written."""
-    copies = {
-        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-        for name, tensor in tensors.items()
-    }
-    for name, tensor in copies.items():
+    """Copies in the CPU's memory, contiguous as safetensors wants them: training may go on while they are written."""
+    for name, tensor in tensors.items():
         if name.startswith(("weights.", "average.")) and not torch.isfinite(tensor).all():
             raise InputError(
                 f"{name} has become NaN or infinite and is not saved, the last good checkpoint is kept: "
                 "lower optimizer.lr or set optimizer.clip, and train again"
             )
-    return copies
+    return {name: _copy(tensor.detach()) for name, tensor in tensors.items()}
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    # A GPU fills page-locked memory many times as fast, and PyTorch uses it again for the next.
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda).copy_(tensor)
 
 
 def write(path: Path, position: Position, tensors: dict[str, Tensor]) -> None:

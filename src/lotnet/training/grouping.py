@@ -1,6 +1,7 @@
 """Orthogonalisation of all LOT layers together, with no more steps than their kernels need."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -21,20 +22,28 @@ from lotnet.parametrizations.lot import matrices, operators
 from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.training.sharing import layer_geometries
 
-# Of schedules, in polynomials. More would need inverses beyond the range of half precision.
-_LENGTHS = range(4, 9)
+_SHORTEST, _LONGEST = 4, 8  # of schedules, in polynomials; more need inverses beyond the range of half precision
 _MARGIN = 1.5  # by which the smallest singular value may shrink until it is measured again
 _TOLERANCE = 1e-4  # of the schedules: below that rounding, and next to it, decides
 
 
 class GroupedOrthogonalization:
-    """`prepare()` before each step gives every LOT layer of `model` its operator; `refresh()` now and then."""
+    """`prepare()` before each step gives every LOT layer of `model` its operator; `refresh()` now and then.
+
+    Layers alike share the length of their schedules, so that they stay in one group. Lengths only grow: kernels wear
+    while they are trained, and a change means that the step has to be recorded anew.
+    """
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
         layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d) and isinstance(m.parametrization, LOT)]
         self.layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
         self._configured = {layer: _lot(layer) for layer in layers}
+        alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
+        for layer, geometry in self.layers:
+            alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
+        self._groups = list(alike.values())
+        self.lengths = torch.zeros(len(self._groups), dtype=torch.int64)  # zeros until they are measured or restored
 
     def prepare(self) -> None:
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
@@ -55,36 +64,43 @@ class GroupedOrthogonalization:
 
     @torch.no_grad()
     def refresh(self) -> bool:
-        """Measure what condition the kernels have now, and allow for the largest that takes no more polynomials;
-        whether anything changed.
+        """Measure what schedules the kernels need now, with a margin, and lengthen those that are too short; whether
+        any was.
 
-        Layers alike share condition and tolerance, so that they stay in one group. Never more than the configured
-        condition, nor than 8 polynomials do: what is beyond that stays below one, as the law of a schedule has it.
+        Never beyond the configured condition, nor 8 polynomials: what no schedule takes to one stays below it, as the
+        law of a schedule has it.
         """
-        alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
-        for layer, geometry in self.layers:
-            alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
-        changed = False
-        for members in alike.values():
-            tolerance = max(_TOLERANCE, *(self._configured[layer].tolerance for layer, _ in members))
-            needed = max(_needed(v, tolerance) for layer, geometry in members for v in matrices(layer.weight, geometry))
-            for layer, _ in members:
-                lot = self._configured[layer]
-                lot = replace(lot, condition=min(needed, lot.condition), tolerance=tolerance)
-                changed |= lot != layer.parametrization
-                layer.parametrization = lot
+        lengths = self.lengths.clamp_min(_SHORTEST)
+        for group, members in enumerate(self._groups):
+            needed = int(lengths[group])
+            for gram in _grams(members):
+                while needed < _LONGEST and not all_above(gram, _MARGIN * widest(needed, self._tolerance(group))):
+                    needed += 1
+            lengths[group] = needed
+        changed = not torch.equal(lengths, self.lengths)
+        self.restore(lengths)
         return changed
 
+    def restore(self, lengths: Tensor) -> None:
+        """Give the groups schedules of these `lengths`."""
+        self.lengths = lengths
+        for group, members in enumerate(self._groups):
+            tolerance = self._tolerance(group)
+            for layer, geometry in members:
+                rows = min(geometry.out_channels, geometry.in_channels)
+                condition = condition_allowed(rows, widest(int(lengths[group]), tolerance))
+                lot = self._configured[layer]
+                layer.parametrization = replace(lot, condition=min(condition, lot.condition), tolerance=tolerance)
 
-def _needed(v: Tensor, tolerance: float) -> float:
-    """The largest condition number that a schedule no longer than these matrices need allows for."""
-    x = short_side_first(v).to(torch.complex128 if v.is_complex() else torch.float64)
-    _, _, gram, _ = normalize(x)
-    for length in _LENGTHS:
-        lower = widest(length, tolerance)
-        if all_above(gram, _MARGIN * lower):
-            break
-    return condition_allowed(x.shape[-2], lower)
+    def _tolerance(self, group: int) -> float:
+        return max(_TOLERANCE, *(self._configured[layer].tolerance for layer, _ in self._groups[group]))
+
+
+def _grams(members: list[tuple[OrthogonalConv2d, Geometry]]) -> Iterator[Tensor]:
+    """`X X*` of all scaled transfer matrices, in double precision."""
+    for layer, geometry in members:
+        for v in matrices(layer.weight, geometry):
+            yield normalize(short_side_first(v).to(torch.complex128 if v.is_complex() else torch.float64))[2]
 
 
 def _matrices(operator: Operator) -> Tensor:  # f o i, real

@@ -94,7 +94,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     if grouping and not grouping.layers:
         grouping = None
 
-    state = _resume(run, model, average, optimizer, fabric, console)
+    state = _resume(run, model, average, optimizer, grouping, fabric, console)
     if fabric.is_global_zero:
         finished = state.epoch == trainer.epochs
         run.note_session(dataset, parameter_count(model), str(fabric.device), fabric.world_size, finished)
@@ -139,6 +139,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
                 **optimizer_tensors(optimizer, model),
                 **named("rng", _random_states(fabric.device)),
                 **named("progress", {"loss": state.loss, "seconds": seconds}),
+                **named("schedules", {"lengths": grouping.lengths} if grouping else {}),
             }
             background(partial(run.checkpoints.save, _position(state, steps, config), snapshot(tensors)))
         fabric.barrier()
@@ -151,7 +152,8 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
         for epoch in range(state.epoch, trainer.epochs):
             started = time.perf_counter()
             parallel.train()
-            if grouping and grouping.refresh() and recorded:
+            within = state.step > 0  # where a resumed epoch goes on with the schedules it had
+            if grouping and not (within and grouping.lengths.all()) and grouping.refresh() and recorded:
                 recorded.forget()
             for images, labels in batches.epoch(epoch, state.step):
                 progress = (epoch * steps + state.step) / total_steps
@@ -223,6 +225,7 @@ def _resume(
     model: nn.Module,
     average: nn.Module | None,
     optimizer: torch.optim.Optimizer,
+    grouping: GroupedOrthogonalization | None,
     fabric: Fabric,
     console: Console,
 ) -> _State:
@@ -246,6 +249,8 @@ def _resume(
         _set_random_states(part(tensors, "rng"), fabric.device)
         progress = part(tensors, "progress")
         state.loss, state.seconds = progress["loss"].to(fabric.device), float(progress["seconds"])
+        if grouping and "schedules.lengths" in tensors:  # a run may move from a CPU to a GPU
+            grouping.restore(tensors["schedules.lengths"])
         state.epoch, state.step, state.best = position.epoch, position.step, position.best
         state.metrics_bytes = position.metrics_bytes
     if fabric.is_global_zero:
