@@ -13,9 +13,13 @@ from lotnet.training.grouping import GroupedOrthogonalization
 IMAGES = Images(3, 16, 16, 10, (0.5, 0.5, 0.5), 0.25)
 
 
+def _layers(model: torch.nn.Module) -> list[OrthogonalConv2d]:
+    return [m for m in model.modules() if isinstance(m, OrthogonalConv2d)]
+
+
 def _conditions(model: torch.nn.Module) -> list[float]:
-    layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d)]
-    return [layer.parametrization.condition for layer in layers if isinstance(layer.parametrization, LOT)]
+    lots = [layer.parametrization for layer in _layers(model)]
+    return [lot.condition for lot in lots if isinstance(lot, LOT)]
 
 
 def test_prepared_layers_compute_what_they_compute_alone() -> None:
@@ -34,7 +38,7 @@ def test_prepared_layers_compute_what_they_compute_alone() -> None:
     for a, b in zip((p.grad for p in model.parameters() if p.grad is not None), expected, strict=True):
         assert torch.allclose(a, b, atol=1e-9)
     grouping.release()
-    assert all(layer.prepared is None for layer in model.modules() if isinstance(layer, OrthogonalConv2d))
+    assert all(layer.prepared is None for layer in _layers(model))
 
 
 def test_the_largest_singular_value_is_that_of_all_layers() -> None:
@@ -43,12 +47,12 @@ def test_the_largest_singular_value_is_that_of_all_layers() -> None:
     grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
     assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
     with torch.no_grad():  # singular values far below one, too: the quick bound says nothing
-        next(m for m in model.modules() if isinstance(m, OrthogonalConv2d)).weight.fill_(1.0)
+        _layers(model)[0].weight.fill_(1.0)
     assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
 
 
 def test_schedules_follow_the_kernels() -> None:
-    """Easy kernels get short schedules; when one gets worse its layer's grows again, up to what was configured."""
+    """Easy kernels get short schedules; when one gets worse its layer's grows, up to what was configured."""
     torch.manual_seed(0)
     model = LipConvnet(depth=5, channels=8, options={"condition": 500.0}).build(IMAGES)
     grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
@@ -56,7 +60,7 @@ def test_schedules_follow_the_kernels() -> None:
     easy = _conditions(model)
     assert max(easy) <= 64
     assert not grouping.refresh(), "nothing has changed"
-    layer = next(m for m in model.modules() if isinstance(m, OrthogonalConv2d))
+    layer = _layers(model)[0]
     with torch.no_grad():
         u, _, v = torch.linalg.svd(torch.randn(16, 12), full_matrices=False)
         layer.weight.zero_()
@@ -98,6 +102,33 @@ def test_a_schedule_is_as_long_as_kernels_need_half_as_bad_again(length: int) ->
     _give(layer, 0.999 * needed)
     grouping.refresh()
     assert _length(layer) == length + 1
+
+
+def test_schedules_never_get_shorter() -> None:
+    layer, grouping = _layer_and_grouping()
+    assert not grouping.lengths.any()
+    _give(layer, 0.01)
+    assert grouping.refresh()
+    long = _length(layer)
+    assert long > 4
+    assert grouping.lengths.tolist() == [long]
+    _give(layer, 0.5)
+    assert not grouping.refresh()
+    assert _length(layer) == long
+
+
+def test_schedules_are_restored_from_their_lengths() -> None:
+    torch.manual_seed(0)
+    model = LipConvnet(depth=10, channels=4).build(IMAGES)
+    grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
+    with torch.no_grad():
+        _layers(model)[0].weight.fill_(1.0)  # of rank one
+    grouping.refresh()
+    assert len(grouping.lengths.unique()) > 1
+    twin = LipConvnet(depth=10, channels=4).build(IMAGES)
+    GroupedOrthogonalization(twin, torch.rand(1, 3, 16, 16)).restore(grouping.lengths)
+    pairs = zip(_layers(model), _layers(twin), strict=True)
+    assert all(one.parametrization == other.parametrization for one, other in pairs)
 
 
 @pytest.mark.parametrize("smallest", (0.5, 0.1, 0.02, 0.004))

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from runs import TINY, assert_same, finish, lotnet, start
 
 from lotnet.cli import main
-from lotnet.training.checkpoint import Checkpoints
+from lotnet.training.checkpoint import Checkpoints, read
 
 
 def wait_for(path: Path, process) -> None:
@@ -54,6 +55,20 @@ def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, s
     assert "Traceback" not in output
     assert main(["train", "--resume", str(run)]) == 0
     assert_same(reference, run)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_the_schedules_go_on_too(tmp_path: Path) -> None:
+    reference, run = tmp_path / "reference", tmp_path / "run"
+    lotnet("train", *TINY, "--device", "cuda", "--out", str(reference))
+    process = start("train", *TINY, "--device", "cuda", "--out", str(run))
+    wait_for(run / "metrics.jsonl", process)
+    process.send_signal(signal.SIGTERM)
+    finish(process, expected=128 + signal.SIGTERM)
+    lotnet("train", "--resume", str(run), "--device", "cuda")
+    assert_same(reference, run)
+    _, tensors = read(Checkpoints(run / "checkpoints").steps()[-1])
+    assert tensors["schedules.lengths"].all()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
