@@ -49,6 +49,13 @@ def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Pa
     assert all(row["lipschitz_bound"] > 0 for row in written["audit"])
 
 
+def test_a_report_shows_the_training_images_that_were_certified(run: Path, capsys) -> None:
+    assert main(["certify", str(run), "--split", "train", "--limit", "40"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] is True
+
+
 def test_a_frozen_folder_certifies_like_its_run(run: Path, capsys) -> None:
     assert main(["certify", str(run), "--limit", "20", "--json"]) == 0
     from_run = json.loads(capsys.readouterr().out)

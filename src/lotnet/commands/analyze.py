@@ -19,7 +19,7 @@ from lotnet.files import make_folder, write_whole
 from lotnet.models import LipConvnet
 from lotnet.parser import Parser, nearest
 from lotnet.training.precision import arithmetic, evaluating
-from lotnet.training.run import FORMAT, Run, limited, load_data
+from lotnet.training.run import FORMAT, Run, load_data, part_of
 
 
 def main(arguments: list[str]) -> int:
@@ -74,8 +74,7 @@ def _landscape(arguments: list[str]) -> int:
     with bar(console) as progress, evaluating():
         task = progress.add_task("evaluating losses", total=len(runs) * options.points**2)
         for run, model, name in zip(runs, models, _titles(runs), strict=True):
-            split = getattr(load_data(run.config), options.split)
-            split = split if options.limit is None else limited(split, options.limit)
+            split = part_of(load_data(run.config), options.split, options.limit)
             images = to_unit(split.images, next(model.parameters()).dtype).to(device)
             labels = split.labels.to(device)
 

@@ -12,7 +12,7 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import from_pretrained, names, packed
 from lotnet.pretrained import load as load_shipped
-from lotnet.training.run import Run, limited
+from lotnet.training.run import Run, part_of
 
 MODEL = "A run, a folder with a frozen or packed model, or the name of a model that comes with lotnet."
 """For --help."""
@@ -38,9 +38,7 @@ class Opened:
         return self.folder / name
 
     def split(self, name: str, limit: int | None) -> Split:
-        dataset = self.dataset()
-        chosen = {"test": dataset.test, "train": dataset.train}[name]
-        return chosen if limit is None else limited(chosen, limit)
+        return part_of(self.dataset(), name, limit)
 
     def dataset(self) -> Dataset:
         """All of it, also when the training was limited to a part."""

@@ -10,7 +10,7 @@ from PIL import Image
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.report.collect import RunData
-from lotnet.training.run import limited_places
+from lotnet.training.run import part_places
 
 KINDS = {
     "most": ("Most robust", "Classified rightly, with the largest certified radii."),
@@ -59,7 +59,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
     """The cards of each kind, first the most extreme; `runs` share the page."""
     if len(run) > len(split):
         raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
-    places = limited_places(len(split), len(run)).numpy()
+    places = part_places(run.certificates["split"], len(split), len(run)).numpy()
     if not np.array_equal(split.labels.numpy()[places], run.labels):
         raise InputError(f"the certificates of {run.name} are about other images than its data: certify it again")
     neighbours = _neighbours(run, split, places)
@@ -110,7 +110,7 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
     if run.attacks is None or run.attacks["images"] > len(split):
         return {}
     order = {int(place): n for n, place in enumerate(places)}
-    attacked_places = limited_places(len(split), run.attacks["images"])
+    attacked_places = part_places(run.certificates["split"], len(split), run.attacks["images"])
     found = {}
     for example in run.attacks["nearest"]:
         place = int(attacked_places[example["index"]])

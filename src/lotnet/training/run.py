@@ -203,14 +203,29 @@ def load_data(config: RunConfig) -> Dataset:
     return dataclasses.replace(dataset, train=train, test=test)
 
 
+def part_of(dataset: Dataset, name: str, limit: int | None) -> Split:
+    """The split called `name`, or `limit` images of it to look at a trained model with."""
+    split: Split = getattr(dataset, name)
+    return split if limit is None else split.select(part_places(name, len(split), limit))
+
+
+def part_places(name: str, total: int, limit: int) -> Tensor:
+    """Where the images of `part_of` are in the whole split.
+
+    Training images have an order of their own here: the first of the other are those that training holds out, and a
+    part of the split would be mostly images that the model has not seen.
+    """
+    return limited_places(total, limit, (0, 1) if name == "train" else (0,))
+
+
 def limited(split: Split, limit: int) -> Split:
     """At most `limit` images, spread over the classes as in the whole."""
     return split.select(limited_places(len(split), limit))
 
 
-def limited_places(total: int, limit: int) -> Tensor:
-    """Where the images of a limited split are in the whole one."""
-    return permutation(total, 0)[:limit].sort().values
+def limited_places(total: int, limit: int, key: tuple[int, ...] = (0,)) -> Tensor:
+    """Where the images of a limited split are in the whole one: the first of an order that depends on the key."""
+    return permutation(total, *key)[:limit].sort().values
 
 
 def images_of(dataset: Dataset) -> Images:

@@ -1,0 +1,28 @@
+"""Parts of the data that a trained model is looked at with."""
+
+import torch
+
+from lotnet.data import load, validation_split
+from lotnet.training.run import part_of
+
+DIGITS = load("digits")
+
+
+def among(images: torch.Tensor, others: torch.Tensor) -> float:
+    """The share of `images` that are among the others."""
+    known = {image.numpy().tobytes() for image in others}
+    return sum(image.numpy().tobytes() in known for image in images) / len(images)
+
+
+def test_a_part_of_the_training_images_has_its_share_of_those_held_out() -> None:
+    _, held_out = validation_split(DIGITS.train)
+    for limit in (100, 300, 600):
+        part = part_of(DIGITS, "train", limit)
+        assert len(part) == limit
+        assert among(part.images, DIGITS.train.images) == 1
+        assert among(part.images, held_out.images) < 0.1  # 0.05 in the whole
+
+
+def test_without_a_limit_a_split_is_whole() -> None:
+    for name in ("train", "test"):
+        assert torch.equal(part_of(DIGITS, name, None).labels, getattr(DIGITS, name).labels)
