@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lotnet.cli import main
+from lotnet.commands.opening import open_model
 from lotnet.frozen.model import FrozenModel
 
 
@@ -50,10 +51,16 @@ def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Pa
 
 
 def test_a_report_shows_the_training_images_that_were_certified(run: Path, capsys) -> None:
+    opened = open_model(str(run))
+    labels = opened.split("train", 40).labels
+    assert len(opened.split("train", None)) == 300, "those it was trained with"
+    assert len(opened.split("test", None)) == 359, "all"
     assert main(["certify", str(run), "--split", "train", "--limit", "40"]) == 0
     capsys.readouterr()
     assert main(["report", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["images"] is True
+    certified = json.loads((run / "certificates.json").read_text())["images"]
+    assert [image["label"] for image in certified] == labels.tolist()
 
 
 def test_a_frozen_folder_certifies_like_its_run(run: Path, capsys) -> None:

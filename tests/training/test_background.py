@@ -1,10 +1,12 @@
 """Work that a training does not wait for."""
 
+import signal
 import threading
 
 import pytest
 
 from lotnet.training.background import Background
+from lotnet.training.signals import Interrupted
 
 
 def test_all_is_done_in_order_when_it_is_left() -> None:
@@ -16,11 +18,12 @@ def test_all_is_done_in_order_when_it_is_left() -> None:
 
 
 def test_training_goes_on_meanwhile() -> None:
-    go_on = threading.Event()
+    go_on, released = threading.Event(), []
     with Background() as background:
-        background(lambda: go_on.wait(60))
+        background(lambda: released.append(go_on.wait(10)))
         background(lambda: None)
-        go_on.set()  # would never be reached if either call had waited
+        go_on.set()
+    assert released == [True], "a call has waited for what it handed in"
 
 
 def test_a_third_waits_for_the_first() -> None:
@@ -64,8 +67,16 @@ def test_what_failed_is_raised_by_a_later_call() -> None:
     assert reached < 10
 
 
-def test_a_failure_is_told_even_if_training_was_stopped() -> None:
+@pytest.mark.parametrize("request_", [Interrupted(signal.SIGTERM), KeyboardInterrupt()])
+def test_a_failure_is_told_even_if_training_was_stopped(request_: BaseException) -> None:
     """Else the command would say that its checkpoint was saved."""
     with pytest.raises(OSError, match="full"), Background() as background:
         background(fail)
-        raise KeyboardInterrupt
+        raise request_
+
+
+def test_a_failure_does_not_hide_another() -> None:
+    with pytest.raises(ZeroDivisionError) as caught, Background() as background:
+        background(fail)
+        raise ZeroDivisionError
+    assert caught.value.__notes__ == ["besides: the disk is full"]

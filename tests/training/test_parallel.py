@@ -1,13 +1,21 @@
 """Two processes give the weights of one, in float64 to 1e-9, with and without shared-out orthogonalisation."""
 
+import contextlib
+import json
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from runs import final_state, finish, start
+from runs import TINY, final_state, finish, start
 
 from lotnet.cli import main
+from lotnet.errors import InputError
+from lotnet.training.loop import _together
 from lotnet.training.sharing import share_out
+from lotnet.training.signals import Interrupted
 
 # Twenty steps of a network with Centering, whose means go over all processes, strided and 1 x 1 convolutions.
 RESNET = [
@@ -54,6 +62,40 @@ def test_two_processes_equal_one(
             torch.testing.assert_close(together[name], expected, rtol=0, atol=1e-9)
             moved = max(moved, float(expected.abs().max()))
     assert moved > 0
+
+
+SLOW_DISK = """
+import sys, time
+from lotnet.cli import main
+from lotnet.training.checkpoint import Checkpoints
+write = Checkpoints.save_best
+Checkpoints.save_best = lambda *arguments: (time.sleep(1), write(*arguments))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_both_processes_measure_the_best_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first has it written while training goes on: here it is over before that."""
+    run, script = tmp_path / "run", tmp_path / "slow_disk.py"
+    script.write_text(SLOW_DISK)
+    launcher = (*TORCHRUN[:-2], str(script))
+    process = start("train", *TINY, "--trainer.epochs=1", "--json", "--out", str(run), launcher=launcher)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert main(["train", "--resume", str(run), "--json"]) == 0
+    assert json.loads(out)["test"] == json.loads(capsys.readouterr().out)["test"]
+
+
+@pytest.mark.parametrize(
+    ("error", "barriers"), [(None, 1), (Interrupted(signal.SIGTERM), 1), (InputError("the disk is full"), 0)]
+)
+def test_processes_leave_together_unless_one_fails(error: Exception | None, barriers: int) -> None:
+    met = []
+    fabric: Any = SimpleNamespace(barrier=lambda: met.append(1))
+    with contextlib.suppress(Interrupted, InputError), _together(fabric):
+        if error:
+            raise error
+    assert len(met) == barriers
 
 
 def test_shares_are_balanced() -> None:

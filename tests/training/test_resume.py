@@ -14,7 +14,9 @@ import torch
 from runs import TINY, assert_same, finish, lotnet, start
 
 from lotnet.cli import main
-from lotnet.training.checkpoint import Checkpoints, read
+from lotnet.training import loop
+from lotnet.training.checkpoint import Checkpoints, read, write
+from lotnet.training.grouping import GroupedOrthogonalization
 
 
 def wait_for(path: Path, process) -> None:
@@ -57,18 +59,31 @@ def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, s
     assert_same(reference, run)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_the_schedules_go_on_too(tmp_path: Path) -> None:
-    reference, run = tmp_path / "reference", tmp_path / "run"
-    lotnet("train", *TINY, "--device", "cuda", "--out", str(reference))
-    process = start("train", *TINY, "--device", "cuda", "--out", str(run))
-    wait_for(run / "metrics.jsonl", process)
-    process.send_signal(signal.SIGTERM)
-    finish(process, expected=128 + signal.SIGTERM)
-    lotnet("train", "--resume", str(run), "--device", "cuda")
-    assert_same(reference, run)
-    _, tensors = read(Checkpoints(run / "checkpoints").steps()[-1])
-    assert tensors["schedules.lengths"].all()
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers are orthogonalised together on the CPU, too."""
+    monkeypatch.setattr(loop, "_grouped", lambda model, example, fabric: GroupedOrthogonalization(model, example))
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_schedules_go_on_with_their_lengths(tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["train", *TINY, "--out", str(whole)]) == 0
+    shutil.copytree(whole, cut)
+    within, end = Checkpoints(cut / "checkpoints").steps()
+    end.unlink()
+    position, tensors = read(within)
+    assert position.step > 0, "in the middle of an epoch"
+    assert main(["train", "--resume", str(cut)]) == 0
+    assert_same(whole, cut)
+
+    # Longer schedules than the kernels need show whether they are those of the checkpoint.
+    Checkpoints(cut / "checkpoints").steps()[-1].unlink()
+    longer = tensors["schedules.lengths"] + 2
+    write(within, position, tensors | {"schedules.lengths": longer})
+    assert main(["train", "--resume", str(cut)]) == 0
+    _, last = read(Checkpoints(cut / "checkpoints").steps()[-1])
+    assert torch.equal(last["schedules.lengths"], longer)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])

@@ -12,7 +12,7 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import from_pretrained, names, packed
 from lotnet.pretrained import load as load_shipped
-from lotnet.training.run import Run, part_of
+from lotnet.training.run import Run, part_of, with_all_tests
 
 MODEL = "A run, a folder with a frozen or packed model, or the name of a model that comes with lotnet."
 """For --help."""
@@ -41,10 +41,8 @@ class Opened:
         return part_of(self.dataset(), name, limit)
 
     def dataset(self) -> Dataset:
-        """All of it, also when the training was limited to a part."""
         if self.run is not None:
-            data = self.run.config.data
-            return load(data.name, data.root, data.side)
+            return with_all_tests(self.run.config)
         return load(self.data, side=self.model.input_shape[-1])
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from rich.console import Console
 
 from lotnet.commands.certify import parse_radius
-from lotnet.data import Split, load
+from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.parser import Parser
 from lotnet.report import RunData, collect, render
+from lotnet.training.run import with_all_tests
 
 
 def main(arguments: list[str]) -> int:
@@ -45,9 +46,8 @@ def main(arguments: list[str]) -> int:
 
 def _images(run: RunData) -> tuple[Split | None, str]:
     """The images that were certified, or why they are not here: a run may have travelled without its data."""
-    data = run.config.data
     try:
-        dataset = load(data.name, data.root, data.side)
+        dataset = with_all_tests(run.config)
     except InputError as error:
         return None, str(error)
     return (dataset.train if run.certificates["split"] == "train" else dataset.test), ""

@@ -35,8 +35,8 @@ class Display:
             transient=True,
         )
         name = f"epoch {epoch + 1}/{epochs}"
-        # Where Triton finds nothing compiled for this GPU yet, the first step takes most of a minute.
-        text = "compiling kernels for this GPU" if fabric.device.type == "cuda" else ""
+        # Where Triton finds nothing compiled for this GPU yet, that takes most of a minute.
+        text = "first steps; kernels may be compiled" if fabric.device.type == "cuda" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
         self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
 

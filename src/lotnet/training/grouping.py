@@ -65,7 +65,7 @@ class GroupedOrthogonalization:
     @torch.no_grad()
     def refresh(self) -> bool:
         """Measure what schedules the kernels need now, with a margin, and lengthen those that are too short; whether
-        any was.
+        any changed.
 
         Never beyond the configured condition, nor 8 polynomials: what no schedule takes to one stays below it, as the
         law of a schedule has it.
@@ -77,20 +77,22 @@ class GroupedOrthogonalization:
                 while needed < _LONGEST and not all_above(gram, _MARGIN * widest(needed, self._tolerance(group))):
                     needed += 1
             lengths[group] = needed
-        changed = not torch.equal(lengths, self.lengths)
-        self.restore(lengths)
-        return changed
+        return self.restore(lengths)
 
-    def restore(self, lengths: Tensor) -> None:
-        """Give the groups schedules of these `lengths`."""
+    def restore(self, lengths: Tensor) -> bool:
+        """Give the groups schedules of these `lengths`; whether any changed."""
         self.lengths = lengths
+        changed = False
         for group, members in enumerate(self._groups):
             tolerance = self._tolerance(group)
             for layer, geometry in members:
                 rows = min(geometry.out_channels, geometry.in_channels)
                 condition = condition_allowed(rows, widest(int(lengths[group]), tolerance))
                 lot = self._configured[layer]
-                layer.parametrization = replace(lot, condition=min(condition, lot.condition), tolerance=tolerance)
+                lot = replace(lot, condition=min(condition, lot.condition), tolerance=tolerance)
+                changed |= lot != layer.parametrization
+                layer.parametrization = lot
+        return changed
 
     def _tolerance(self, group: int) -> float:
         return max(_TOLERANCE, *(self._configured[layer].tolerance for layer, _ in self._groups[group]))

@@ -12,6 +12,7 @@ Laws:
 import contextlib
 import copy
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -88,11 +89,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     sharing = None
     if trainer.share_polar and fabric.world_size > 1:
         sharing = SharedOrthogonalization(model, next(validation.epoch(0))[0][:1])
-    # On a CPU each layer does its own: the result must not depend on when the conditions were measured.
-    on_one_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
-    grouping = GroupedOrthogonalization(model, next(validation.epoch(0))[0][:1]) if on_one_gpu else None
-    if grouping and not grouping.layers:
-        grouping = None
+    grouping = _grouped(model, next(validation.epoch(0))[0][:1], fabric)
 
     state = _resume(run, model, average, optimizer, grouping, fabric, console)
     if fabric.is_global_zero:
@@ -113,6 +110,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
             grouping.release()
         return loss.detach().double()
 
+    on_one_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
     recorded = RecordedGradients(gradients, model) if on_one_gpu and trainer.cuda_graph else None
 
     def step(images: Tensor, labels: Tensor, progress: float) -> Tensor:
@@ -146,6 +144,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
 
     with (
         StopRequest() as stop,
+        _together(fabric),
         Background() as background,
         Display(console, run.path, trainer.epochs, steps, state.epoch, state.step, fabric) as display,
     ):
@@ -201,6 +200,26 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
             display.epoch(record, accuracy, trainer.radius)
     assert state.best is not None
     return state.best
+
+
+@contextlib.contextmanager
+def _together(fabric: Fabric) -> Iterator[None]:
+    """All processes leave at once, after a request to stop, too: what the first has written the others read next, and
+    torchrun ends whoever still writes when another has ended."""
+    try:
+        yield
+    except Interrupted:
+        fabric.barrier()
+        raise
+    fabric.barrier()
+
+
+def _grouped(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthogonalization | None:
+    """On one GPU. On a CPU each layer does its own: the result must not depend on when the kernels were measured."""
+    if fabric.device.type != "cuda" or fabric.world_size > 1:
+        return None
+    grouping = GroupedOrthogonalization(model, example)
+    return grouping if grouping.layers else None
 
 
 def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Split | None) -> tuple[Batches, Batches]:

@@ -196,11 +196,18 @@ class Run:
 
 def load_data(config: RunConfig) -> Dataset:
     """The data set of a run; with a limit, the first images of a fixed random order of each split."""
+    dataset = with_all_tests(config)
+    if config.limit is None:
+        return dataset
+    return dataclasses.replace(dataset, test=limited(dataset.test, config.limit))
+
+
+def with_all_tests(config: RunConfig) -> Dataset:
+    """The data set of a run, with all test images, also when the training was limited to a part."""
     dataset = load(config.data.name, config.data.root, config.data.side)
     if config.limit is None:
         return dataset
-    train, test = (limited(split, config.limit) for split in (dataset.train, dataset.test))
-    return dataclasses.replace(dataset, train=train, test=test)
+    return dataclasses.replace(dataset, train=limited(dataset.train, config.limit))
 
 
 def part_of(dataset: Dataset, name: str, limit: int | None) -> Split:
