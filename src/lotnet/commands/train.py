@@ -17,7 +17,7 @@ from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.parser import Parser, flatten
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
-from lotnet.training.launch import by_the_first, make_fabric
+from lotnet.training.launch import by_the_first, make_fabric, part_company
 from lotnet.training.loop import train
 from lotnet.training.run import Run, fresh_path, images_of, load_data
 from lotnet.training.selftraining import FILE
@@ -41,10 +41,12 @@ def main(arguments: list[str]) -> int:
     try:
         best = train(run, dataset, fabric, console)
     except Interrupted as stopped:
+        part_company()
         if fabric.is_global_zero:
             console.print(f"{stopped}: saved. Continue with: lotnet train --resume {run.path}", soft_wrap=True)
         return 128 + stopped.signal
     accuracy = test_accuracy(run, dataset, fabric)
+    part_company()
     if fabric.is_global_zero:
         result = {"run": str(run.path), "best_epoch": best.epoch, "certificate": "plain", "test": accuracy.to_dict()}
         if options.json:
