@@ -17,7 +17,8 @@ from lotnet.commands.analyze import _by_network
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear
 from lotnet.losses import CrossEntropy
-from lotnet.training.run import Run, load_data
+from lotnet.training.data import load_data
+from lotnet.training.run import Run
 
 
 def network(head: type[nn.Module] = NormalizedLinear) -> nn.Sequential:

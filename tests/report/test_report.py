@@ -15,7 +15,7 @@ from lotnet.data import Split
 from lotnet.report import collect, render
 from lotnet.report.chart import chart, tick_step
 from lotnet.report.gallery import gallery
-from lotnet.training.run import limited_places
+from lotnet.training.data import limited_places
 
 PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
 

@@ -11,9 +11,9 @@ from lotnet.data import Batches, load
 from lotnet.layers import Normalize, NormalizedLinear, OrthogonalLinear
 from lotnet.losses import margins
 from lotnet.models import LipConvnet
+from lotnet.training.data import images_of
 from lotnet.training.evaluate import evaluate
 from lotnet.training.precision import arithmetic, evaluating
-from lotnet.training.run import images_of
 
 
 def test_orthogonal_head_is_margin_over_sqrt_two() -> None:

@@ -18,10 +18,11 @@ from lotnet.config import RunConfig, add_settings, from_namespace, recipes
 from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.parser import Parser, nearest
+from lotnet.training.data import images_of, load_data
 from lotnet.training.evaluate import RADII
 from lotnet.training.launch import make_fabric
 from lotnet.training.loop import train
-from lotnet.training.run import FORMAT, Run, images_of, load_data
+from lotnet.training.run import FORMAT, Run
 from lotnet.training.signals import Interrupted
 
 _COLUMNS = {"clean": "clean", "cert_36": "36/255", "cert_72": "72/255", "cert_108": "108/255"}

@@ -18,8 +18,9 @@ from lotnet.errors import InputError
 from lotnet.files import make_folder, write_whole
 from lotnet.models import LipConvnet
 from lotnet.parser import Parser, nearest
+from lotnet.training.data import load_data, part_of
 from lotnet.training.precision import arithmetic, evaluating
-from lotnet.training.run import FORMAT, Run, load_data, part_of
+from lotnet.training.run import FORMAT, Run
 
 
 def main(arguments: list[str]) -> int:

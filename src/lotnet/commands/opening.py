@@ -12,7 +12,8 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import from_pretrained, names, packed
 from lotnet.pretrained import load as load_shipped
-from lotnet.training.run import Run, part_of, with_all_tests
+from lotnet.training.data import part_of, with_all_tests
+from lotnet.training.run import Run
 
 MODEL = "A run, a folder with a frozen or packed model, or the name of a model that comes with lotnet."
 """For --help."""

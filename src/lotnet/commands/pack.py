@@ -17,8 +17,9 @@ from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.parser import Parser
 from lotnet.pretrained.packed import Packed, is_packed, pack
+from lotnet.training.data import limited
 from lotnet.training.evaluate import RADII
-from lotnet.training.run import Run, limited
+from lotnet.training.run import Run
 
 _KEPT = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
 """Of a summary, in packed.json."""

@@ -11,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.files import write_whole
 from lotnet.parser import Parser
 from lotnet.report import RunData, collect, render
-from lotnet.training.run import with_all_tests
+from lotnet.training.data import with_all_tests
 
 
 def main(arguments: list[str]) -> int:

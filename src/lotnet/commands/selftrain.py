@@ -24,10 +24,11 @@ from lotnet.errors import InputError
 from lotnet.files import make_folder, write_whole
 from lotnet.parser import Parser
 from lotnet.training import pseudolabels
+from lotnet.training.data import images_of, limited, load_data
 from lotnet.training.evaluate import RADII
 from lotnet.training.launch import make_fabric
 from lotnet.training.loop import train
-from lotnet.training.run import Run, fresh_path, images_of, limited, load_data
+from lotnet.training.run import Run, fresh_path
 from lotnet.training.selftraining import FILE, STUDENT, TEACHER, Parts, Plan, SelfTrainingConfig, divide, from_elsewhere
 from lotnet.training.signals import Interrupted
 from lotnet.training.theorems import measure, statements

@@ -16,10 +16,11 @@ from lotnet.data import Batches, Dataset, validation_split
 from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.parser import Parser, flatten
+from lotnet.training.data import images_of, load_data
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
 from lotnet.training.launch import by_the_first, make_fabric, part_company
 from lotnet.training.loop import train
-from lotnet.training.run import Run, fresh_path, images_of, load_data
+from lotnet.training.run import Run, fresh_path
 from lotnet.training.selftraining import FILE
 from lotnet.training.signals import Interrupted
 

@@ -30,6 +30,7 @@ from lotnet.files import claimed
 from lotnet.models import parameter_count
 from lotnet.training.background import Background
 from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer, snapshot
+from lotnet.training.data import images_of
 from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, over_processes
 from lotnet.training.graph import RecordedGradients
@@ -37,7 +38,7 @@ from lotnet.training.grouping import GroupedOrthogonalization
 from lotnet.training.launch import by_the_first
 from lotnet.training.optim import learning_rate, make_optimizer
 from lotnet.training.precision import arithmetic
-from lotnet.training.run import Run, images_of
+from lotnet.training.run import Run
 from lotnet.training.sharing import SharedOrthogonalization
 from lotnet.training.signals import Interrupted, StopRequest
 
@@ -110,8 +111,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
             grouping.release()
         return loss.detach().double()
 
-    on_one_gpu = fabric.device.type == "cuda" and fabric.world_size == 1
-    recorded = RecordedGradients(gradients, model) if on_one_gpu and trainer.cuda_graph else None
+    recorded = RecordedGradients(gradients, model) if _on_one_gpu(fabric) and trainer.cuda_graph else None
 
     def step(images: Tensor, labels: Tensor, progress: float) -> Tensor:
         if recorded:
@@ -214,9 +214,13 @@ def _together(fabric: Fabric) -> Iterator[None]:
     fabric.barrier()
 
 
+def _on_one_gpu(fabric: Fabric) -> bool:
+    return fabric.device.type == "cuda" and fabric.world_size == 1
+
+
 def _grouped(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthogonalization | None:
     """On one GPU. On a CPU each layer does its own: the result must not depend on when the kernels were measured."""
-    if fabric.device.type != "cuda" or fabric.world_size > 1:
+    if not _on_one_gpu(fabric):
         return None
     grouping = GroupedOrthogonalization(model, example)
     return grouping if grouping.layers else None

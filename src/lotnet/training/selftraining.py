@@ -21,7 +21,7 @@ from lotnet.config import RunConfig, read_yaml
 from lotnet.data import Dataset, Split, hide_labels, unlabelled, validation_split
 from lotnet.errors import InputError
 from lotnet.parser import Parser
-from lotnet.training.run import limited_places
+from lotnet.training.data import limited_places
 
 FORMAT = 1
 FILE = "selftraining.yaml"

@@ -3,7 +3,7 @@
 import torch
 
 from lotnet.data import load, validation_split
-from lotnet.training.run import part_of
+from lotnet.training.data import part_of
 
 DIGITS = load("digits")
 
