@@ -7,6 +7,7 @@ from torch import Tensor
 from lotnet.config import RunConfig
 from lotnet.data import Dataset, Split, load
 from lotnet.data.keyed import permutation
+from lotnet.errors import InputError
 from lotnet.models import Images
 
 
@@ -28,6 +29,8 @@ def with_all_tests(config: RunConfig) -> Dataset:
 
 def part_of(dataset: Dataset, name: str, limit: int | None) -> Split:
     """The split called `name`, or `limit` images of it to look at a trained model with."""
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit cannot be {limit}: give 1 or more")
     split: Split = getattr(dataset, name)
     return split if limit is None else split.select(part_places(name, len(split), limit))
 
