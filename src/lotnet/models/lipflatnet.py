@@ -14,8 +14,8 @@ class LipFlatnet(ModelConfig):
     """The shape of LiResNet and BRONet: a stem that halves the side, equal convolutions at that size, a neck that turns
     patches into single pixels of twice the channels, and orthogonal matrices. Every layer has an activation.
 
-    LipConvnet spends most of its kernels on images of 4 x 4 pixels and smaller, where zero padding gives norm away; the
-    smallest here are sides / (2 patch), and they see 1 x 1 kernels only.
+    LipConvnet has most of its parameters where images are 4 x 4 pixels and smaller, and there zero padding gives norm
+    away; here the smallest images are read by 1 x 1 kernels and matrices.
     """
 
     blocks: int = 12
