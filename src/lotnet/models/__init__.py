@@ -2,13 +2,11 @@
 
 from lotnet.models.base import Images, ModelConfig, describe, parameter_count
 from lotnet.models.lipconvnet import LipConvnet
-from lotnet.models.lipflatnet import LipFlatnet
 from lotnet.models.resnet import LipResNet18
 
 MODELS: dict[str, type[ModelConfig]] = {
     "lipconvnet": LipConvnet,
-    "lipflatnet": LipFlatnet,
     "lipresnet18": LipResNet18,
 }
 
-__all__ = ["MODELS", "Images", "LipConvnet", "LipFlatnet", "LipResNet18", "ModelConfig", "describe", "parameter_count"]
+__all__ = ["MODELS", "Images", "LipConvnet", "LipResNet18", "ModelConfig", "describe", "parameter_count"]

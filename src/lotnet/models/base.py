@@ -81,8 +81,8 @@ class ModelConfig(ABC):
         self._begin(layer)
         return layer
 
-    def dense(self, inputs: int, outputs: int) -> OrthogonalLinear:
-        layer = OrthogonalLinear(inputs, outputs, parametrization=self.make_parametrization())
+    def dense(self, features: int) -> OrthogonalLinear:
+        layer = OrthogonalLinear(features, features, parametrization=self.make_parametrization())
         self._begin(layer.pixel)
         return layer
 

@@ -63,7 +63,7 @@ class LipConvnet(ModelConfig):
         features = channels * (images.height >> stages) * (images.width >> stages)
         layers.append(nn.Flatten())
         for _ in range(self.dense_layers):
-            layers.append(nn.Sequential(self.dense(features, features), self.make_activation(features)))
+            layers.append(nn.Sequential(self.dense(features), self.make_activation(features)))
         return nn.Sequential(*layers, self.make_head(features, images.classes))
 
     @staticmethod
