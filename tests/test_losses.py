@@ -51,9 +51,9 @@ def annealing(row: list[float], y: int) -> float:
 
 
 def emma(row: list[float], y: int) -> float:
-    reach = 0.3 * 0.5 * L * SQRT2  # a quarter of the way: half of the radius
+    reach, t = 0.3 * 0.5 * L * SQRT2, 0.2 * L  # a quarter of the way: half of the radius
     moved = [z if j == y else z + min(max((row[y] - z) / reach, 0.01), 1) * reach for j, z in enumerate(row)]
-    return entropy(moved, y)
+    return t * entropy([z / t for z in moved], y)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def emma(row: list[float], y: int) -> float:
         (CReg(gamma=0.7, on="margin"), creg(1.0)),
         (OffsetCrossEntropy(offset=0.5, temperature=0.2), offset),
         (LogitAnnealing(), annealing),
-        (EMMA(radius=0.3), emma),
+        (EMMA(radius=0.3, temperature=0.2), emma),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -110,6 +110,8 @@ class EMMA(Loss):
 
     radius: float = 108 / 255
     """eps in pixels, reached at half of the training and kept."""
+    temperature: float = 0.25
+    """T, as in OffsetCrossEntropy; 1 in logits for pixels of standard deviation 0.25."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -119,7 +121,8 @@ class EMMA(Loss):
         reach = self.radius * ramp * lipschitz * pairwise[labels]  # b c; zero for the label itself
         own = logits.gather(1, labels[:, None])
         share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)
-        return F.cross_entropy(logits + share * reach, labels)
+        temperature = self.temperature * lipschitz
+        return temperature * F.cross_entropy((logits + share * reach) / temperature, labels)
 
 
 LOSSES: dict[str, type[Loss]] = {
