@@ -1,6 +1,7 @@
 """Results files, and the table they make."""
 
 import json
+import shlex
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -9,9 +10,13 @@ import pytest
 
 from lotnet import results
 from lotnet.cli import main
+from lotnet.commands.train import read_arguments
 from lotnet.config import RunConfig
 from lotnet.losses import CReg, OffsetCrossEntropy
 from lotnet.models import LipConvnet
+from pages import ROOT
+
+MEASURED = results.load_all(ROOT / "results")
 
 
 def made_up(name: str, config: RunConfig, clean: float = 0.8) -> results.Result:
@@ -131,3 +136,17 @@ def test_the_best_epoch_is_the_one_that_training_kept() -> None:
     metrics = [{"epoch": n, "certified": {"36/255": a, "72/255": b}} for n, (a, b) in scores.items()]
     assert results.best_epoch(metrics, 36 / 255) == 1
     assert results.best_epoch(metrics, 72 / 255) == 3
+
+
+@pytest.mark.parametrize("result", MEASURED, ids=lambda result: result.name)
+def test_the_command_of_a_measured_result_still_means_its_settings(result: results.Result) -> None:
+    """A recipe that changes must not change what a row claims to be."""
+    program, command, *options = shlex.split(result.command)
+    assert (program, command) == ("lotnet", "train")
+    _, config, _ = read_arguments(options)
+    assert config == RunConfig.from_dict(result.config, result.name)
+
+
+def test_the_page_of_measured_results_is_the_one_that_record_writes() -> None:
+    folder = ROOT / "results"
+    assert (folder / "README.md").read_text() == results.markdown(MEASURED, (folder / "findings.md").read_text())
