@@ -25,6 +25,8 @@ TYPOS = {
     "train --depth 20": "did you mean --model.depth?",
     "train --model.depth deep": "model.depth cannot be 'deep': give a whole number",
     "train --model.depth 7": "depth must be a multiple of 5",
+    "train --loss.kind emma --loss.temperature 0": "loss.temperature must be positive, not 0.0",
+    "train --loss.kind offset --loss.offset -1": "loss.offset must be at least 0, not -1.0",
     "train --model.activation relu": "give one of maxmin, hh1, hh2",
     "train --model.kind resnet": "unknown model.kind resnet",
     "train --model.options.tolerence 1": "lot has no setting tolerence: choose among tolerance, condition",

@@ -8,7 +8,7 @@ means the same whatever std its data set has.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,18 @@ class Loss(ABC):
     """Mean over the batch. `progress` in [0, 1] is how far training has come; `pairwise` (c, c) holds the Lipschitz
     constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head.
 
-    Law: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then."""
+    Law: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then.
+
+    Numbers among the settings are not negative, temperatures positive: below that a loss rewards mistakes.
+    """
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            name, value = setting.name, getattr(self, setting.name)
+            if name == "temperature" and value <= 0:
+                raise ValueError(f"loss.temperature must be positive, not {value}")
+            if not isinstance(value, str) and value < 0:
+                raise ValueError(f"loss.{name} must be at least 0, not {value}")
 
     @abstractmethod
     def __call__(
@@ -55,6 +66,7 @@ class CReg(Loss):
     """radius: margin / (sqrt 2 L), as in the authors' code; margin: margin / sqrt 2, as in the paper's formula."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.on not in ("radius", "margin"):
             raise ValueError(f"CReg works on the radius or the margin, not on {self.on!r}")
 

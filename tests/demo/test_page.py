@@ -82,6 +82,7 @@ def test_dropping_a_file(tab: Any, digit: Path) -> None:
         list(digit.read_bytes()),
     )
     tab.wait_for_selector("#answer:not([hidden])")
+    assert tab.inner_text("#label").startswith("[digit ") and float(tab.inner_text("#radius")) > 0
 
 
 def test_what_cannot_be_read_is_one_sentence(tab: Any, tmp_path: Path) -> None:
