@@ -14,9 +14,9 @@ import torch
 
 from lotnet import FrozenModel, freeze
 from lotnet.certification import AuditRow, audit, certify
-from lotnet.models import Images, LipConvnet
+from lotnet.models import ImageSpec, LipConvnet
 
-CIFAR = Images(3, 32, 32, 10, (0.4914, 0.4822, 0.4465), 0.2507)
+CIFAR = ImageSpec(3, 32, 32, 10, (0.4914, 0.4822, 0.4465), 0.2507)
 T = TypeVar("T")
 
 

@@ -11,8 +11,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from lotnet import results
 from lotnet.certification.plain import in_255ths
+from lotnet.paper import results
 from lotnet.report.tables import PAPER
 
 END = 1.0

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from lotnet.layers import OrthogonalConv2d, freeze
-from lotnet.training.grouping import GroupedOrthogonalization
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.training.precision import arithmetic
 from networks import network
 

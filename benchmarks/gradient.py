@@ -24,9 +24,9 @@ from lotnet import data, pretrained
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.linalg import polar, sylvester
 from lotnet.losses import OffsetCrossEntropy
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.parametrizations.lot import matrices
 from lotnet.pretrained import packed
-from lotnet.training.grouping import GroupedOrthogonalization
 
 CONDITIONS = (1000.0, 256.0, 128.0, 64.0, 32.0, 16.0, 8.0)
 
@@ -57,7 +57,7 @@ def main() -> None:
     console.print(table)
     table = Table("down to 1 in", "steps for 64 rows", "least cosine", "second", "median", title=name)
     for condition, values in cosines.items():
-        steps = sylvester.steps(polar.lower_end(64, condition), polar.GRADIENT_TOLERANCE)
+        steps = sylvester.steps(polar.sigma_min(64, condition), polar.GRADIENT_TOLERANCE)
         shown = (*sorted(values)[:2], statistics.median(values))
         table.add_row(f"{condition:g}", str(steps), *(f"{value:.4f}" for value in shown))
     console.print(table)

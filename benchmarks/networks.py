@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from literal_lot import LiteralLOT
 from lotnet.layers import OrthogonalConv2d, OrthogonalLinear
-from lotnet.models import Images, LipConvnet
+from lotnet.models import ImageSpec, LipConvnet
 
 
 class PlainConv2d(nn.Module):
@@ -27,7 +27,7 @@ def literal(like: OrthogonalConv2d) -> LiteralLOT:
 
 def network(kind: str, depth: int, channels: int = 32, side: int = 32) -> nn.Sequential:
     """`kind` is plain, literal or a parametrization's name; all with Householder activations."""
-    images = Images(3, side, side, 10, (0.5, 0.5, 0.5), 0.25)
+    images = ImageSpec(3, side, side, 10, (0.5, 0.5, 0.5), 0.25)
     name = "lot" if kind in ("plain", "literal") else kind
     model = LipConvnet(depth=depth, channels=channels, activation="hh1", parametrization=name).build(images)
     if kind == "plain":

@@ -16,9 +16,9 @@ from pathlib import Path
 from torch import Tensor
 
 from literal_lot import literal_transfers
-from lotnet.commands.train import main as train
+from lotnet.cli.verbs.train import main as train
+from lotnet.operators import Operator, Spectrum
 from lotnet.parametrizations import LOT, PARAMETRIZATIONS, Geometry, Parametrization
-from lotnet.parametrizations.operators import Operator, Spectrum
 
 
 class Literal(Parametrization):

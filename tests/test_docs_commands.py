@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lotnet.cli import VERBS, main
-from lotnet.parser import Parser
+from lotnet.cli.arguments import Parser
+from lotnet.cli.main import VERBS, main
 from pages import PAGES, RECORDS, ROOT, Command, commands
 
 BUDGETS: dict[str, tuple[str, ...]] = {

@@ -14,16 +14,16 @@ import lotnet.export
 from lotnet import FrozenModel, freeze
 from lotnet.certification import certify
 from lotnet.certification.rounding import bounds
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
 from lotnet.export import Deployed, export
-from lotnet.models.base import Images
+from lotnet.models.base import ImageSpec
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.resnet import LipResNet18
-from lotnet.predict import predict
+from lotnet.prediction import predict
 
-IMAGES = Images(1, 8, 8, 10, (0.3,), 0.37)
+IMAGES = ImageSpec(1, 8, 8, 10, (0.3,), 0.37)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import lotnet
-from lotnet.cli import main
+from lotnet.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,12 +28,12 @@ def test_public_names_have_examples_that_run(name: str) -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys; from lotnet.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    code = "import sys; from lotnet.cli.main import main; main(['--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_names_are_found_when_asked_for() -> None:
-    code = "import lotnet; lotnet.layers.MaxMin; lotnet.theory; from lotnet import *; OrthogonalConv2d, LOT, freeze"
+    code = "import lotnet; lotnet.layers.MaxMin; lotnet.paper; from lotnet import *; OrthogonalConv2d, LOT, freeze"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
     assert set(lotnet.__all__) <= set(dir(lotnet))
     with pytest.raises(AttributeError, match="module 'lotnet' has no attribute 'OrthogonalConv3d'"):

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from lotnet import paper
-from lotnet.commands.train import default_recipe, read_arguments
+from lotnet.cli.verbs.train import default_recipe, read_arguments
 from lotnet.config import RunConfig, read_recipe, recipes
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Householder, NormalizedLinear, OrthogonalConv2d
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import Images, LipConvnet, LipResNet18, parameter_count
+from lotnet.models import ImageSpec, LipConvnet, LipResNet18, parameter_count
+from lotnet.paper import tables as paper
 from lotnet.parametrizations import LOT, SOC
 
-GREY = Images(1, 8, 8, 10, (0.3,), 0.38)
-COLOUR = Images(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
+GREY = ImageSpec(1, 8, 8, 10, (0.3,), 0.38)
+COLOUR = ImageSpec(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
 IMAGES = {
     "digits": GREY,
     "folder": COLOUR,
@@ -26,7 +26,7 @@ IMAGES = {
 }
 
 
-def build(config: RunConfig, images: Images) -> torch.nn.Sequential:
+def build(config: RunConfig, images: ImageSpec) -> torch.nn.Sequential:
     with torch.device("meta"):  # shapes without numbers
         return config.model.build(images)
 

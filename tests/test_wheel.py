@@ -58,7 +58,7 @@ def test_an_installed_wheel_trains_and_certifies(tmp_path: Path) -> None:
     call(lotnet, "pack", "run", "--out", "packed", "--limit", "20", cwd=tmp_path)
     listed = call(bin_folder / "python", "-c", "import lotnet.pretrained as p; print(p.names())", cwd=tmp_path)
     assert listed.strip() == str(names())
-    every_verb = "import importlib, lotnet.cli as c; [importlib.import_module(m) for m, _ in c.VERBS.values()]"
+    every_verb = "import importlib, lotnet.cli.main as c; [importlib.import_module(m) for m, _ in c.VERBS.values()]"
     call(bin_folder / "python", "-c", every_verb, cwd=tmp_path)
 
     missing = {

@@ -2,6 +2,6 @@
 
 import sys
 
-from lotnet.cli import main
+from lotnet.cli.main import main
 
 sys.exit(main())

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import yaml
 
+from lotnet.cli.arguments import Parser, nearest
 from lotnet.errors import InputError
 from lotnet.losses import LOSSES, CrossEntropy, Loss
 from lotnet.models import MODELS, LipConvnet, ModelConfig
-from lotnet.parser import Parser, nearest
 
 FORMAT = 1
 KINDS: dict[str, dict[str, Any]] = {"model": MODELS, "loss": LOSSES}
@@ -105,7 +105,7 @@ class TrainerConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides what a training run computes. Law: `RunConfig.load(config.save()) == config`."""
+    """Everything that decides what a training run computes. Invariant: `RunConfig.load(config.save()) == config`."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=LipConvnet)

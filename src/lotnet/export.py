@@ -1,6 +1,6 @@
 """A frozen model as one file that needs no lotnet: ONNX, or a PyTorch archive.
 
-Laws:
+Invariants:
 
 * input `images` (any number of them), pixels in [0, 1]: the normalisation is inside; outputs `logits` and a radius;
 * float32: `plain_radius`, the literature's. It carries no claim: float32 rounding is not subtracted, and a runtime may
@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from lotnet.certification.certificate import certified_radii, smallest_std  # the one place for these formulas
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import atomic_write
 from lotnet.frozen.convolution import FrozenSpectrum
 from lotnet.frozen.model import FrozenModel
 from lotnet.frozen.pointwise import FrozenAveragePool
@@ -110,7 +110,7 @@ def export(
             f"{path} was not written: loaded again, its outputs differ from PyTorch's by {difference:.1e}, more than "
             f"{deployed.tolerance:.0e}: please report this model's configuration"
         )
-    write_whole(Path(path), content)
+    atomic_write(Path(path), content)
     return Exported(Path(path), metadata, len(examples), difference)
 
 

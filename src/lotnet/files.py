@@ -9,7 +9,7 @@ from pathlib import Path
 from lotnet.errors import InputError
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes) -> None:
     """Write to a neighbour, flush it to the disk, then rename: a reader never sees half a file, and a failure leaves
     the old one as it was."""
     try:
@@ -40,7 +40,7 @@ def make_folder(path: Path, remedy: str = "choose another") -> None:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def exclusive_lock(folder: Path) -> Iterator[None]:
     """No other process can claim the folder meanwhile; the claim goes with the process, however that ends.
 
     Where the file system knows no such thing, everybody's claim is granted.

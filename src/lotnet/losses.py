@@ -27,7 +27,7 @@ class Loss(ABC):
     """Mean over the batch. `progress` in [0, 1] is how far training has come; `pairwise` (c, c) holds the Lipschitz
     constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head.
 
-    Law: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then.
+    Invariant: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then.
 
     Numbers among the settings are not negative, temperatures positive: below that a loss rewards mistakes.
     """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lotnet.cli import main
+from lotnet.cli.main import main
 
 TINY = ["--model.channels=4", "--limit=100", "--trainer.epochs=1", "--trainer.batch_size=32"]
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from lotnet import MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear
 from lotnet.analysis.features import choose_neurons, hidden_layer, maximise, neurons_of
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.errors import InputError
 
 SHAPE = (1, 4, 4)

@@ -11,14 +11,14 @@ from torch import nn
 
 from lotnet import MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear
 from lotnet.analysis.landscape import Landscape, direction, kernels, landscape, mean_loss
-from lotnet.analysis.picture import heading
-from lotnet.cli import main
-from lotnet.commands.analyze import _by_network
+from lotnet.analysis.plotting import heading
+from lotnet.cli.main import main
+from lotnet.cli.verbs.analyze import _by_network
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear
 from lotnet.losses import CrossEntropy
-from lotnet.training.data import load_data
-from lotnet.training.run import Run
+from lotnet.runs.data import load_data
+from lotnet.runs.directory import Run
 
 
 def network(head: type[nn.Module] = NormalizedLinear) -> nn.Sequential:

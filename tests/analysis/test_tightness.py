@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from lotnet.analysis.tightness import tightness
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.layers import (
     ConvexResidual,
     Householder,

@@ -24,9 +24,9 @@ from lotnet.errors import InputError
 from lotnet.frozen.convolution import kernel_norm
 from lotnet.frozen.model import assemble
 from lotnet.frozen.pointwise import FrozenAveragePool, FrozenFlatten, FrozenLinear, FrozenNormalize, FrozenShift
+from lotnet.operators import Kernel
 from lotnet.parametrizations import PARAMETRIZATIONS, SOC
 from lotnet.parametrizations.base import PaddingMode
-from lotnet.parametrizations.operators import Kernel
 
 MEAN, STD = (0.4, 0.5, 0.6), 0.25
 

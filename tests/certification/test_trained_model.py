@@ -9,7 +9,7 @@ from lotnet import FrozenModel, freeze
 from lotnet.attacks import Budget, attack_report, auto_attack_l2, check_certificates
 from lotnet.certification import Certificates, certify
 from lotnet.data import load
-from lotnet.models import Images, LipConvnet
+from lotnet.models import ImageSpec, LipConvnet
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def trained() -> tuple[FrozenModel, Tensor, Tensor, Certificates]:
     digits = load("digits")
     images, labels = digits.train.images.float() / 255, digits.train.labels.long()
     torch.manual_seed(0)
-    model = LipConvnet(channels=8).build(Images(1, 8, 8, 10, (0.3,), 0.35))
+    model = LipConvnet(channels=8).build(ImageSpec(1, 8, 8, 10, (0.3,), 0.35))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(80):
         batch = torch.randint(len(images), (128,))

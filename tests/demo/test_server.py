@@ -17,11 +17,11 @@ import torch
 from PIL import Image
 
 from lotnet import FrozenModel
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.demo.answers import amplified, png
 from lotnet.demo.server import LARGEST_UPLOAD, Server, is_loopback
-from lotnet.predict import predict
+from lotnet.prediction import predict
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from lotnet.frozen import FrozenModel, FrozenResidual, convolution, pointwise
 from lotnet.frozen.convolution import FrozenSeries
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
 from lotnet.linalg.polar import polar
-from lotnet.linalg.rounding import Upper, gamma, unit_roundoff
+from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
 from lotnet.parametrizations import LOT
 
 Radii = Callable[..., tuple[Tensor, ...]]

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from lotnet import LOT, OrthogonalConv2d
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, full_kernel
+from lotnet.operators import Spectrum
 from lotnet.parametrizations import Cayley
-from lotnet.parametrizations.operators import Spectrum
 
 
 @pytest.mark.parametrize("padding_mode", ("zeros", "circular"))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lotnet.errors import InputError
+from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import (
     Grid,
     analyse,
@@ -20,8 +21,7 @@ from lotnet.linalg.fourier import (
     synthesise,
     transfer,
 )
-from lotnet.linalg.planar import real_blocks
-from lotnet.parametrizations.operators import Kernel
+from lotnet.operators import Kernel
 
 CPU = torch.device("cpu")
 sides = st.integers(1, 9)

@@ -6,7 +6,7 @@ from matrix_cases import conditioned, svd_polar
 
 from literal_lot import newton_polar
 from lotnet.linalg import sylvester
-from lotnet.linalg.polar import GRADIENT_CONDITION, GRADIENT_TOLERANCE, iterate, lower_end, normalize, polar, pullback
+from lotnet.linalg.polar import GRADIENT_CONDITION, GRADIENT_TOLERANCE, iterate, normalize, polar, pullback, sigma_min
 from lotnet.linalg.polynomials import schedule
 
 DTYPES = (torch.float64, torch.complex128)
@@ -49,7 +49,7 @@ def test_gradient_outside_the_interval_is_bounded(shape: tuple[int, int], kind: 
     cotangent = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=v.dtype)
     (gradient,) = torch.autograd.grad(polar(v, condition=1e3), v, cotangent)
     # S is at most ||M - M*|| / (2 lower) <= ||G|| / lower, the second term ||G|| / lower, and W at most one.
-    lower = lower_end(min(m, n), 1e3)
+    lower = sigma_min(min(m, n), 1e3)
     scale = normalize(v.detach() if m <= n else v.detach().mH.resolve_conj())[1].flatten()
     bound = 2 * cotangent.flatten(1).norm(dim=1) / (lower * scale)
     assert (gradient.flatten(1).norm(dim=1) <= bound).all()
@@ -81,7 +81,7 @@ def test_both_sylvester_solvers_at_the_condition_of_training(values: tuple[float
     """Inside the interval they agree; outside both are bounded."""
     p = svd_polar(conditioned(6, 6, 1.0, dtype))
     h = (p * torch.tensor(values)) @ p.mH
-    h, lower = (h + h.mH) / 2, lower_end(6, 1e3)
+    h, lower = (h + h.mH) / 2, sigma_min(6, 1e3)
     k = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), dtype=dtype)
     k = k - k.mH
     size = k.flatten(1).norm(dim=1) / lower
@@ -107,7 +107,7 @@ def test_iterative_sylvester_is_bounded_where_the_matrix_is_singular() -> None:
 def test_pullback_by_products_is_the_one_by_eigenvectors(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     """The path that runs on a GPU, here on the CPU."""
     v = conditioned(*shape, 5.0, dtype)
-    lower = lower_end(6, 8.0)
+    lower = sigma_min(6, 8.0)
     x, scale, gram, square = normalize(v)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-12), wants_inverse=True)
     g = torch.randn_like(v)
@@ -124,7 +124,7 @@ def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(
     """It solves for singular values down to a 32nd of the largest. Of what the gradient owes to others it takes a share
     that falls with them, never more than all: so it still points downhill."""
     v = conditioned(*shape, 900.0, dtype)
-    lower = lower_end(12, 1e3)
+    lower = sigma_min(12, 1e3)
     x, scale, gram, square = normalize(v)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-12), wants_inverse=True)
     g = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
@@ -134,11 +134,11 @@ def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(
         for by_products in (False, True)
     )
     mean = (singular[:, :, None] + singular[:, None, :]) / 2
-    solved = mean >= lower_end(12, GRADIENT_CONDITION)
+    solved = mean >= sigma_min(12, GRADIENT_CONDITION)
     beyond = ~solved & ~torch.eye(12, dtype=torch.bool)
     assert solved.any() and beyond.any()
     assert (products - exact)[solved].norm() <= GRADIENT_TOLERANCE * exact[solved].norm()
     share = products[beyond] / exact[beyond]
     assert (share - share.real).abs().max() < 1e-6
     assert (share.real < 1 + 1e-6).all() and (share.real > 0.05).all()
-    assert (share.real[mean[beyond] > 0.5 * lower_end(12, GRADIENT_CONDITION)] > 0.75).all()
+    assert (share.real[mean[beyond] > 0.5 * sigma_min(12, GRADIENT_CONDITION)] > 0.75).all()

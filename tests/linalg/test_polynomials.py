@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lotnet.errors import InputError
-from lotnet.linalg.polynomials import CUBIC, best_quintic, evaluate, schedule, widest
+from lotnet.linalg.polynomials import CUBIC, best_quintic, evaluate, min_sigma_for_length, schedule
 
 
 def envelope(steps: tuple[tuple[float, float, float], ...], points: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def test_the_finest_tolerance_is_reached(lower: float) -> None:
 @pytest.mark.parametrize("tolerance", (1e-2, 1e-4, 1e-5, 1e-12))
 @pytest.mark.parametrize("length", range(2, 12))
 def test_widest_is_the_end_of_its_length(length: int, tolerance: float) -> None:
-    lower = widest(length, tolerance)
+    lower = min_sigma_for_length(length, tolerance)
     if lower == 1.0:  # a tolerance that needs more polynomials than that even for one
         assert len(schedule(1.0, tolerance)) >= length
     else:

@@ -8,10 +8,10 @@ from torch import nn
 
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Normalize, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear, freeze
-from lotnet.models import MODELS, Images, LipConvnet, LipResNet18, describe, parameter_count
+from lotnet.models import MODELS, ImageSpec, LipConvnet, LipResNet18, describe, parameter_count
 from lotnet.parametrizations import SOC
 
-COLOUR = Images(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
+COLOUR = ImageSpec(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
 
 
 def layers(model: nn.Sequential) -> list[nn.Module]:
@@ -126,7 +126,7 @@ def test_a_setting_that_counts_is_a_whole_number_again() -> None:
 @pytest.mark.parametrize("head", ["orthogonal", "lln"])
 def test_every_model_is_one_lipschitz_behind_its_normalisation(kind: str, head: str) -> None:
     torch.manual_seed(0)
-    images = Images(1, 8, 8, 4, (0.3,), 0.4)
+    images = ImageSpec(1, 8, 8, 4, (0.3,), 0.4)
     model = MODELS[kind](channels=4, head=head, activation="hh1").build(images)
     model(torch.rand(8, 1, 8, 8))  # running means
     model.eval()

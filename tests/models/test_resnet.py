@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.data import Dataset, Split, cache
-from lotnet.training.run import Run
+from lotnet.runs.directory import Run
 
 RECIPES = {"cifar10": (32, 10), "tiny-imagenet": (64, 200)}
 

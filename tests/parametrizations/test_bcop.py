@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet.linalg.fourier import Grid, transfer
+from lotnet.operators import Kernel
 from lotnet.parametrizations import BCOP, Geometry
-from lotnet.parametrizations.operators import Kernel
 
 
 def kernel_of(weight: Tensor, o: int, i: int, k: int) -> Tensor:

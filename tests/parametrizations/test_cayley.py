@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from lotnet.operators import Spectrum
 from lotnet.parametrizations import Cayley, Geometry
 from lotnet.parametrizations.cayley import _LARGEST, _cayley
-from lotnet.parametrizations.operators import Spectrum
 
 
 @pytest.mark.parametrize("dtype", (torch.float64, torch.complex128))

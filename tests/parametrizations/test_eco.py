@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, transfer
+from lotnet.operators import Kernel
 from lotnet.parametrizations import ECO, LOT, Geometry
-from lotnet.parametrizations.operators import Kernel
 
 
 def operator_of(weight: Tensor, height: int, width: int, padding_mode: str) -> Kernel:

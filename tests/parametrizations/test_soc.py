@@ -6,8 +6,8 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, transfer
+from lotnet.operators import Operator, Series
 from lotnet.parametrizations import SOC, Geometry
-from lotnet.parametrizations.operators import Operator, Series
 from lotnet.parametrizations.soc import _norm_bound, _unfolding_bound
 
 

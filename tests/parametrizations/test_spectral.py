@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from lotnet.linalg.fourier import transfer
+from lotnet.operators import Kernel
 from lotnet.parametrizations import Geometry, Spectral
-from lotnet.parametrizations.operators import Kernel
 
 
 @pytest.mark.parametrize("padding_mode", ("zeros", "circular"))

@@ -11,13 +11,13 @@ from PIL import Image
 import lotnet
 from lotnet import FrozenModel, freeze
 from lotnet.certification import certify
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
-from lotnet.models import Images, LipConvnet, LipResNet18
+from lotnet.models import ImageSpec, LipConvnet, LipResNet18
 from lotnet.pretrained import FOLDER, names, packed
 from lotnet.pretrained.card import CARD, packed_card
-from lotnet.training.run import Run
+from lotnet.runs.directory import Run
 from pages import MACHINE
 
 LARGEST = 20e6  # bytes of a model that comes with lotnet
@@ -80,7 +80,7 @@ def test_its_row_is_reproduced_by_its_name(shipped: Path, capsys) -> None:
 
 def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) -> None:
     Image.fromarray(load("digits").test.images[0, 0].numpy()).save("digit.png")
-    monkeypatch.setattr("lotnet.commands.opening.load", None)  # the data sets'
+    monkeypatch.setattr("lotnet.load_model.load", None)  # the data sets'
     assert main(["predict", "tiny", "digit.png", "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)["images"]
     assert answer["radius"] >= 0
@@ -123,7 +123,7 @@ def test_models_that_come_with_lotnet() -> None:
 @pytest.mark.parametrize("config", [LipResNet18(channels=2), LipConvnet(channels=4, parametrization="soc", head="lln")])
 def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    images = Images(1, 8, 8, 3, (0.3,), 0.37)
+    images = ImageSpec(1, 8, 8, 3, (0.3,), 0.37)
     network = config.build(images).eval()
     packed.pack(network, config, images, ("a", "b", "c"), "digits", {}).write(tmp_path)
     model = lotnet.from_pretrained(tmp_path)
@@ -165,7 +165,7 @@ _CHANGES = [{"model": {"kind": "vgg"}}, {"model": {}}, {"images": None}, {"class
 
 
 def test_kernels_that_float16_cannot_hold_are_refused() -> None:
-    config, images = LipConvnet(channels=4), Images(1, 8, 8, 3, (0.3,), 0.37)
+    config, images = LipConvnet(channels=4), ImageSpec(1, 8, 8, 3, (0.3,), 0.37)
     network = config.build(images)
     with torch.no_grad():
         next(p for name, p in network.named_parameters() if name.endswith("weight")).fill_(1e6)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from made_up_runs import NAMES, RADII, add_attacks, certified_share, made_up_data, made_up_run, read
 
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.data import Split
 from lotnet.report import collect, render
 from lotnet.report.chart import chart, tick_step
 from lotnet.report.gallery import gallery
-from lotnet.training.data import limited_places
+from lotnet.runs.data import limited_places
 
 PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lotnet.training.checkpoint import Checkpoints, read
+from lotnet.runs.checkpoint import Checkpoints, read
 
 TINY = [
     "--model.channels=4",

@@ -11,7 +11,7 @@ from lotnet.data import Batches, load
 from lotnet.layers import Normalize, NormalizedLinear, OrthogonalLinear
 from lotnet.losses import margins
 from lotnet.models import LipConvnet
-from lotnet.training.data import images_of
+from lotnet.runs.data import image_spec
 from lotnet.training.evaluate import evaluate
 from lotnet.training.precision import arithmetic, evaluating
 
@@ -57,7 +57,7 @@ def test_pixels() -> None:
 
 def test_accuracies_by_hand() -> None:
     dataset = load("digits")
-    model = LipConvnet(channels=4).build(images_of(dataset))
+    model = LipConvnet(channels=4).build(image_spec(dataset))
     batches = Batches(dataset.test, 100, augment=False, shuffle=False)
     radii = (0.0, 0.01, 0.02)
     found = evaluate(model, batches, radii, Fabric(accelerator="cpu", devices=1))

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.losses import LOSSES
-from lotnet.models import Images, LipConvnet
+from lotnet.models import ImageSpec, LipConvnet
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.training.graph import RecordedGradients
-from lotnet.training.grouping import GroupedOrthogonalization
 
-IMAGES = Images(3, 8, 8, 10, (0.5, 0.5, 0.5), 0.25)
+IMAGES = ImageSpec(3, 8, 8, 10, (0.5, 0.5, 0.5), 0.25)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

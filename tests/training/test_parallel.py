@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from runs import TINY, final_state, finish, start
 
-from lotnet.cli import main
+from lotnet.cli.main import main
 from lotnet.errors import InputError
+from lotnet.orthogonalize.sharing import assign_owners
 from lotnet.training.loop import _together
-from lotnet.training.sharing import share_out
 from lotnet.training.signals import Interrupted
+from runs import TINY, final_state, finish, start
 
 # Twenty steps of a network with Centering, whose means go over all processes, strided and 1 x 1 convolutions.
 RESNET = [
@@ -66,8 +66,8 @@ def test_two_processes_equal_one(
 
 SLOW_DISK = """
 import sys, time
-from lotnet.cli import main
-from lotnet.training.checkpoint import Checkpoints
+from lotnet.cli.main import main
+from lotnet.runs.checkpoint import Checkpoints
 write = Checkpoints.save_best
 Checkpoints.save_best = lambda *arguments: (time.sleep(1), write(*arguments))
 sys.exit(main(sys.argv[1:]))
@@ -99,6 +99,6 @@ def test_processes_leave_together_unless_one_fails(error: Exception | None, barr
 
 
 def test_shares_are_balanced() -> None:
-    owners = share_out([5.0, 1.0, 4.0, 2.0], 2)
+    owners = assign_owners([5.0, 1.0, 4.0, 2.0], 2)
     assert sum(cost for cost, owner in zip([5, 1, 4, 2], owners, strict=True) if owner == 0) == 6
-    assert share_out([], 3) == []
+    assert assign_owners([], 3) == []

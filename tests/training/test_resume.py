@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from runs import TINY, assert_same, finish, lotnet, start
 
-from lotnet.cli import main
+from lotnet.cli.main import main
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
+from lotnet.runs.checkpoint import Checkpoints, read, write
 from lotnet.training import loop
-from lotnet.training.checkpoint import Checkpoints, read, write
-from lotnet.training.grouping import GroupedOrthogonalization
+from runs import TINY, assert_same, finish, lotnet, start
 
 
 def wait_for(path: Path, process) -> None:
@@ -132,11 +132,11 @@ def test_a_run_that_another_process_trains_is_left_alone(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(reference, tmp_path / "run")
-    holder = "import sys, time; from pathlib import Path; from lotnet.files import claimed\n"
-    holder += "with claimed(Path(sys.argv[1])): print('claimed', flush=True); time.sleep(600)"
+    holder = "import sys, time; from pathlib import Path; from lotnet.files import exclusive_lock\n"
+    holder += "with exclusive_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", holder, str(run)], stdout=subprocess.PIPE, text=True) as other:
         try:
-            assert other.stdout is not None and other.stdout.readline() == "claimed\n"
+            assert other.stdout is not None and other.stdout.readline() == "locked\n"
             for options in (["--resume", str(run)], [*TINY, "--out", str(run), "--overwrite"]):
                 assert main(["train", *options]) == 2
                 assert f"another process works in {run}: wait" in capsys.readouterr().err

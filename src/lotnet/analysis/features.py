@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from lotnet.analysis.picture import figure, heading, png
+from lotnet.analysis.plotting import figure, heading, png
 from lotnet.errors import InputError
 
 STEPS = 500

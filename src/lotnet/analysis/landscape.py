@@ -1,6 +1,6 @@
 """The loss around a trained network, on two random directions in the space of its free kernels.
 
-Laws:
+Invariants:
 
 * a direction has, filter by filter, the norm of the kernel it moves (Li et al. 2018), so that a step of one means the
   same for networks of any scale: biases, activation angles and residual mixes stay where they are;
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from lotnet.analysis.picture import figure, heading, png
+from lotnet.analysis.plotting import figure, heading, png
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear, OrthogonalConv2d

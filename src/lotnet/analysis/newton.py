@@ -1,7 +1,7 @@
 """Singular values of a network's LOT layers at every step towards the polar factor: the paper's iteration and ours.
 
-Law: at every step of the paper's iteration the largest singular value is at most one, hence at most the paper's bound,
-and it rises; ours passes one on the way (up to 1.99) and ends at most at one. Both up to rounding in float64.
+Invariant: at every step of the paper's iteration the largest singular value is at most one, hence at most the paper's
+bound, and it rises; ours passes one on the way (up to 1.99) and ends at most at one. Both up to rounding in float64.
 """
 
 import math
@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lotnet.analysis.picture import figure, png
+from lotnet.analysis.plotting import figure, png
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
-from lotnet.linalg.newton import newton_error_bound, newton_iterates
-from lotnet.linalg.polar import iterate, lower_end, normalize
+from lotnet.linalg.polar import iterate, normalize, sigma_min
 from lotnet.linalg.polynomials import schedule
+from lotnet.paper.newton_bound import newton_error_bound, newton_iterates
 from lotnet.parametrizations.base import Geometry
 from lotnet.parametrizations.lot import LOT, matrices
 
@@ -103,7 +103,7 @@ def layer_convergence(name: str, layer: OrthogonalConv2d, geometry: Geometry) ->
 
 def _our_iterates(v: Tensor, lot: LOT) -> Iterator[Tensor]:
     """The scaled matrices, then those after each polynomial of the schedule."""
-    polynomials = schedule(lower_end(v.shape[-2], lot.condition), lot.tolerance)
+    polynomials = schedule(sigma_min(v.shape[-2], lot.condition), lot.tolerance)
     x, _, gram, square = normalize(v)
     yield x
     for steps in range(1, len(polynomials) + 1):

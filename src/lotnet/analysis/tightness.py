@@ -4,8 +4,8 @@ A radius is a margin over a bound of its gradient. Follow that gradient from the
 stage multiplies its norm by at most the stage's constant, and what it keeps of that is the share of the radius that is
 not given away there.
 
-Laws: every share lies between 0 and 1, up to rounding; for one image the product over all stages is the norm of the
-margin's gradient over its bound.
+Invariants: every share lies between 0 and 1, up to rounding; for one image the product over all stages is the norm of
+the margin's gradient over its bound.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotnet.analysis.picture import figure, heading, png
+from lotnet.analysis.plotting import figure, heading, png
 from lotnet.frozen.base import FrozenModule, FrozenSequential
 from lotnet.frozen.model import FrozenModel
 

@@ -10,7 +10,7 @@ from lotnet.attacks.pgd import Model, pgd_linf
 from lotnet.frozen.model import FrozenModel
 
 
-def standing(
+def count_robust(
     model: Model,
     attack: Callable[[Tensor, Tensor], Tensor],
     images: Tensor,
@@ -65,5 +65,5 @@ def linf_accuracy(
     def attack(x: Tensor, y: Tensor) -> Tensor:
         return pgd_linf(graph, x, y, radius, steps=steps, restarts=restarts, generator=generator)
 
-    left = standing(graph, attack, images, labels, right, device, batch_size, progress)
+    left = count_robust(graph, attack, images, labels, right, device, batch_size, progress)
     return LInfAccuracy(len(images), float(right.double().mean()), left / len(images))

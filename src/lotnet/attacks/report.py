@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotnet.attacks.accuracy import standing
+from lotnet.attacks.accuracy import count_robust
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
@@ -21,7 +21,7 @@ from lotnet.frozen.model import FrozenModel
 class AttackReport:
     """Accuracies in [0, 1] of the float64 program.
 
-    Law: certified <= attacked <= clean for every l2 attack. The attacked points are within the radius exactly, so
+    Invariant: certified <= attacked <= clean for every l2 attack. The attacked points are within the radius exactly, so
     a violation would be a counterexample to claim B.
     """
 
@@ -98,7 +98,7 @@ def attack_report(
     attacked = {}
     for name, attack in attacks.items():
         progress(name)
-        attacked[name] = standing(graph, attack, images, labels, clean, device, batch_size) / len(images)
+        attacked[name] = count_robust(graph, attack, images, labels, clean, device, batch_size) / len(images)
     progress("certified radii")
     broken = check_certificates(model, images, certificates, budget, batch_size=batch_size, generator=generator)
     progress("nearest examples")

@@ -19,7 +19,7 @@ from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.frozen.pointwise import FrozenNormalize
-from lotnet.linalg.rounding import unit_roundoff
+from lotnet.linalg.roundoff import unit_roundoff
 
 Claim = Literal["plain", "real", "float"]
 

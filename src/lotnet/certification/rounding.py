@@ -10,7 +10,7 @@ from lotnet.frozen.base import largest_error
 from lotnet.frozen.model import FrozenModel, largest_input_norm
 from lotnet.frozen.pointwise import FrozenLinear
 from lotnet.linalg.bounds import norm_bound
-from lotnet.linalg.rounding import Upper, gamma, unit_roundoff
+from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
 
 _SLACK = 1 + 2.0**-40  # covers the few float64 roundings of the tensor formulas below, each relative
 

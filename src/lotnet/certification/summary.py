@@ -10,7 +10,7 @@ import torch
 
 from lotnet.certification.audit import AuditRow
 from lotnet.certification.certificate import Certificates, Claim
-from lotnet.files import write_whole
+from lotnet.files import atomic_write
 
 FORMAT = 1
 CLAIMS: tuple[Claim, ...] = ("plain", "real", "float")
@@ -80,4 +80,4 @@ def write_certificates(
     head = {"format": FORMAT, **about, "summary": asdict(summary), "audit": [asdict(row) for row in audit]}
     images = ",\n  ".join(json.dumps({"index": n, **asdict(c)}) for n, c in enumerate(certificates))
     text = json.dumps(head, indent=1).removesuffix("\n}") + f',\n "images": [\n  {images}\n ]\n}}\n'
-    write_whole(path, text.encode())
+    atomic_write(path, text.encode())

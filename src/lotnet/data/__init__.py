@@ -12,7 +12,7 @@ from lotnet.data.batches import Batches, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.images import decode
 from lotnet.data.source import Source
-from lotnet.data.unlabelled import hide_labels, pseudo_labelled, unlabelled
+from lotnet.data.unlabeled import hide_labels, pseudo_labelled, unlabelled
 from lotnet.errors import InputError
 
 __all__ = [

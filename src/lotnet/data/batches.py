@@ -1,6 +1,6 @@
 """Batches made on the device: the whole split lies there as uint8, a batch is a few tensor operations.
 
-Laws:
+Invariants:
 
 * a batch holds pixels in [0, 1], each exactly level / 255 rounded once where the image is not distorted;
 * the order of an epoch depends only on (seed, epoch), the changes of sample n only on (seed, epoch, n):
@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotnet.data.augment import distorted
+from lotnet.data.counter_rng import below, permutation
 from lotnet.data.dataset import Split
-from lotnet.data.distort import distorted
-from lotnet.data.keyed import below, permutation
 from lotnet.errors import InputError
 
 _ORDER, _ROW, _COLUMN, _FLIP, _DISTORT = range(5)

@@ -1,6 +1,6 @@
 """A prepared data set on disk: one safetensors file, checked whole every time it is read.
 
-Laws:
+Invariants:
 
 * tensors `train.images`, `train.labels`, `test.images`, `test.labels`; one metadata entry, JSON, with the
   format version, the name, the class names, where the data came from, and the SHA-256 of all of that;

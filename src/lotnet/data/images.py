@@ -1,6 +1,6 @@
 """Image files to arrays: the one place where an image is decoded, turned, cropped and resized.
 
-Law: the result is RGB, side x side, uint8, a function of the file and `side` alone; an image that already is
+Invariant: the result is RGB, side x side, uint8, a function of the file and `side` alone; an image that already is
 side x side keeps its pixels. Training and prediction share the function, so they see the same image.
 """
 

@@ -12,7 +12,7 @@ from lotnet.data.dataset import Dataset
 class Source:
     """How one data set comes to this machine.
 
-    Law: `read(origin)` returns a valid `Dataset` or raises `InputError`. It reaches for the network only if
+    Invariant: `read(origin)` returns a valid `Dataset` or raises `InputError`. It reaches for the network only if
     `origin` is the word "npm" or "download"; any other origin is a path. It runs no code from the data.
     """
 

@@ -2,7 +2,7 @@
 
 A pickle is a program: it names functions and calls them. Here every name it may use resolves to a guard
 object of this module, so that its calls can do no more than describe an array; numpy itself sees only
-`frombuffer` on bytes, with a number type from a short list. Law: loading any bytes whatsoever returns dicts,
+`frombuffer` on bytes, with a number type from a short list. Invariant: loading any bytes whatsoever returns dicts,
 lists, tuples, numbers, strings, bytes and numeric arrays, or raises `InputError`; nothing else happens.
 """
 

@@ -1,6 +1,6 @@
 """What the page asks of a model: an image's label and certified radius, and what an attack of some size does to it.
 
-Laws:
+Invariants:
 
 * both are about the float64 graph, so the radius is claim B's and the attack is on the program that it speaks of;
 * whether an attacked image lies within the radius is decided in exact arithmetic;
@@ -19,11 +19,11 @@ from PIL import Image
 from torch import Tensor
 
 from lotnet.attacks import pgd_l2, squared_distance
-from lotnet.certification.shown import rounded_down
+from lotnet.certification.formatting import rounded_down
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
-from lotnet.predict import Picture, Prediction, predict, read_picture
+from lotnet.prediction import Picture, Prediction, predict, read_picture
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """What is decoded: none of Pillow's formats that start another program."""

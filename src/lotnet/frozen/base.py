@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lotnet.linalg.rounding import Upper, rounding_error
+from lotnet.linalg.roundoff import Upper, rounding_error
 
 Shape = tuple[int, ...]  # of one image or feature vector, without the batch
 
@@ -24,7 +24,7 @@ def largest_error(dtype: torch.dtype) -> float:
 class FrozenModule(nn.Module, ABC):
     """A function of stored tensors (buffers only) and settings that JSON can hold.
 
-    Laws:
+    Invariants:
 
     * `lipschitz_bound()` is *proved*: at least the Lipschitz constant, in l2 and real arithmetic, of the function
       that exactly these stored tensors define;

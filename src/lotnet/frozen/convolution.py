@@ -9,11 +9,11 @@ from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
+from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import Grid, convolve, transfer
-from lotnet.linalg.planar import real_blocks
 from lotnet.linalg.polar import deviation
-from lotnet.linalg.rounding import Upper, complex_product_error, dft_error, product_error, rounding_error
-from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum, truncated_exponential
+from lotnet.linalg.roundoff import Upper, complex_product_error, dft_error, product_error, rounding_error
+from lotnet.operators import Kernel, Operator, Series, Spectrum, truncated_exponential
 
 # Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
 # does not push the largest singular value above one (in float64 there is nothing to absorb).

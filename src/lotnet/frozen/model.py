@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from lotnet.errors import InputError
-from lotnet.files import write_whole
+from lotnet.files import atomic_write
 from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, Shape
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.pointwise import (
@@ -89,14 +89,14 @@ class FrozenModel(FrozenSequential):
         """`model.safetensors` and `config.json`, each written whole and renamed."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "model.safetensors", save(dict(self.state_dict())))
+        atomic_write(folder / "model.safetensors", save(dict(self.state_dict())))
         config = {
             "format": FORMAT,
             "precision": str(self.precision).removeprefix("torch."),
             "settings": self.settings,
             "stages": [_describe(stage) for stage in self],
         }
-        write_whole(folder / "config.json", json.dumps(config, indent=1).encode())
+        atomic_write(folder / "config.json", json.dumps(config, indent=1).encode())
 
     @staticmethod
     def load(folder: str | Path) -> "FrozenModel":

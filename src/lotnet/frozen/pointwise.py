@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lotnet.frozen.base import Exact, FrozenModule, Shape
 from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
-from lotnet.linalg.rounding import Upper, householder_bound, householder_error, rounding_error
+from lotnet.linalg.roundoff import Upper, householder_bound, householder_error, rounding_error
 
 
 def max_min(x: Tensor) -> Tensor:
@@ -101,9 +101,9 @@ class FrozenHouseholder(FrozenModule):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda and x.dtype == torch.float32:
-            from lotnet.linalg import reflection  # needs Triton, which comes with CUDA builds of PyTorch
+            from lotnet.kernels import householder  # needs Triton, which comes with CUDA builds of PyTorch
 
-            return reflection.reflect(x, self.normals)
+            return householder.reflect(x, self.normals)
         return reflect(x, self.normals)
 
     def _steps(self) -> list[float]:

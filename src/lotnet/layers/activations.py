@@ -63,9 +63,9 @@ class Householder(LipschitzLayer):
                 "set channels to match"
             )
         if x.is_cuda and x.dtype == torch.float32:
-            from lotnet.linalg import reflection  # needs Triton, which comes with CUDA builds of PyTorch
+            from lotnet.kernels import householder  # needs Triton, which comes with CUDA builds of PyTorch
 
-            return reflection.reflect(x, self.normals())
+            return householder.reflect(x, self.normals())
         return reflect(x, self.normals().to(x.dtype))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:

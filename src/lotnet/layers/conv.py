@@ -10,9 +10,9 @@ from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.convolution import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, same_precision
+from lotnet.operators import Kernel, Operator, Series, Spectrum
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
-from lotnet.parametrizations.operators import Kernel, Operator, Series, Spectrum
 
 
 class OrthogonalConv2d(LipschitzLayer):

@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from lotnet.linalg.rounding import Upper, gamma, unit_roundoff
+from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
 
 _U = unit_roundoff(torch.float64)
 

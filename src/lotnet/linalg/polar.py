@@ -33,7 +33,7 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
     which falls from all to nothing with them.
     """
     x = short_side_first(v)
-    lower = lower_end(x.shape[-2], condition)
+    lower = sigma_min(x.shape[-2], condition)
     if torch.is_grad_enabled() and v.requires_grad:
         w = _Polar.apply(x, lower, tolerance)
     else:  # plain operations, so that a layer in `eval()` may be given to `torch.func`
@@ -88,19 +88,19 @@ def largest_singular_value(w: Tensor) -> float:
     return float((log / 2).exp().max())
 
 
-def lower_end(m: int, condition: float) -> float:
+def sigma_min(m: int, condition: float) -> float:
     """Smallest scaled singular value of an m-row matrix of that condition number: see `normalize`."""
     return m ** (-1 / 8) / condition
 
 
 def condition_allowed(m: int, lower: float) -> float:
-    """The inverse of `lower_end`."""
+    """The inverse of `sigma_min`."""
     return m ** (-1 / 8) / lower
 
 
 def gradient_end(m: int, lower: float) -> float:
     """The smallest scaled singular value that the gradient's equation is solved for on a GPU, where W has `lower`."""
-    return max(lower, lower_end(m, GRADIENT_CONDITION))
+    return max(lower, sigma_min(m, GRADIENT_CONDITION))
 
 
 def normalize(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

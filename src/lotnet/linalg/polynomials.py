@@ -99,7 +99,7 @@ def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
 
 
 @lru_cache(maxsize=64)
-def widest(length: int, tolerance: float) -> float:
+def min_sigma_for_length(length: int, tolerance: float) -> float:
     """The smallest `lower`, to two millionths, whose schedule has no more than `length` polynomials."""
     low, high = 1e-16, 1.0
     while high > low * (1 + 1e-6):

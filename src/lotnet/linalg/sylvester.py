@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from lotnet.linalg.planar import real_blocks, stacked, unstacked
+from lotnet.linalg.complex_layout import real_blocks, stacked, unstacked
 
 
 def by_eigenvectors(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]:
@@ -64,9 +64,9 @@ def steps(lower: float, tolerance: float) -> int:
 def _update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
     """`s + momentum (s - before) + gain (k - product + product*)`: since S is skew, `L S = HS - (HS)*`."""
     if s.is_cuda:
-        from lotnet.linalg import fused  # needs Triton, which comes with CUDA builds of PyTorch
+        from lotnet.kernels import chebyshev  # needs Triton, which comes with CUDA builds of PyTorch
 
-        return fused.chebyshev_update(s, before, k, product, momentum, gain)
+        return chebyshev.chebyshev_update(s, before, k, product, momentum, gain)
     m = s.shape[-1]
     adjoint = product.reshape(-1, product.shape[-2] // m, m, m).mT.clone()
     adjoint[:, 1:].neg_()  # the imaginary part's

@@ -18,7 +18,7 @@ Start = Literal["identity", "random", "quasi-residual"]
 
 
 @dataclass(frozen=True)
-class Images:
+class ImageSpec:
     """What a model is built for: images of channels x height x width in [0, 1], and how to normalise them."""
 
     channels: int
@@ -62,7 +62,7 @@ class ModelConfig(ABC):
             )
 
     @abstractmethod
-    def build(self, images: Images) -> nn.Sequential: ...
+    def build(self, images: ImageSpec) -> nn.Sequential: ...
 
     @property
     @abstractmethod

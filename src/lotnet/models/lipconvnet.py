@@ -6,7 +6,7 @@ from torch import nn
 
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Normalize
-from lotnet.models.base import Images, ModelConfig
+from lotnet.models.base import ImageSpec, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LipConvnet(ModelConfig):
     def layers(self) -> int:
         return self.depth
 
-    def build(self, images: Images) -> nn.Sequential:
+    def build(self, images: ImageSpec) -> nn.Sequential:
         stages = self._stages(images)
         layers: list[nn.Module] = [Normalize(images.mean, images.std)]
         channels, width = images.channels, self.channels
@@ -67,7 +67,7 @@ class LipConvnet(ModelConfig):
         return nn.Sequential(*layers, self.make_head(features, images.classes))
 
     @staticmethod
-    def _stages(images: Images) -> int:
+    def _stages(images: ImageSpec) -> int:
         side_bits = images.height | images.width
         stages = min(5, (side_bits & -side_bits).bit_length() - 1)
         if stages < 1:

@@ -6,7 +6,7 @@ from torch import nn
 
 from lotnet.errors import InputError
 from lotnet.layers import AveragePool, Centering, ConvexResidual, Normalize
-from lotnet.models.base import Images, ModelConfig
+from lotnet.models.base import ImageSpec, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class LipResNet18(ModelConfig):
     def layers(self) -> int:
         return 18
 
-    def build(self, images: Images) -> nn.Sequential:
+    def build(self, images: ImageSpec) -> nn.Sequential:
         if images.height % 8 or images.width % 8:
             raise InputError(
                 f"LipResNet18 halves the image three times, and {images.height} x {images.width} is no multiple of 8: "

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid
-from lotnet.parametrizations.operators import Operator
+from lotnet.operators import Operator
 
 PaddingMode = Literal["zeros", "circular"]
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.operators import Kernel, Operator
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lotnet.linalg.fourier import transfer
 from lotnet.linalg.polar import power_of_two
+from lotnet.operators import Kernel, Operator, Spectrum
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator, Spectrum
 
 # `I + A` has no singular value below one, so solving with it errs by about u ||A||. This keeps that below
 # 1e-4 in float32, and is some ten times what kernels of 512 channels start with.

@@ -7,8 +7,8 @@ from torch import Tensor
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, full_kernel, transfer
 from lotnet.linalg.polar import accurate_polar, polar
+from lotnet.operators import Kernel, Operator
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
-from lotnet.linalg.concurrency import concurrently
+from lotnet.kernels.streams import concurrently
+from lotnet.linalg.complex_layout import adjoint
 from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts
-from lotnet.linalg.planar import adjoint
-from lotnet.linalg.polar import accurate_polar, lower_end, polar
+from lotnet.linalg.polar import accurate_polar, polar, sigma_min
+from lotnet.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Blocks, Kernel, Operator, Spectrum
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class LOT(Parametrization):
 
     def polar_of_parts(self, v: Tensor) -> Tensor:  # f 1|2 o i
         """The same on tensor cores, in and out as real and imaginary parts."""
-        from lotnet.linalg import tensor_cores  # needs Triton, which comes with CUDA builds of PyTorch
+        from lotnet.kernels import tensor_cores  # needs Triton, which comes with CUDA builds of PyTorch
 
         o, i = v.shape[-2:]
-        lower = lower_end(min(o, i), self.condition)
+        lower = sigma_min(min(o, i), self.condition)
         if o <= i:
             return tensor_cores.polar(v, lower, self.tolerance)
         return adjoint(tensor_cores.polar(adjoint(v), lower, self.tolerance))
@@ -120,7 +120,7 @@ def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
 
 def blocks(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
     """`assembled` from parts."""
-    from lotnet.linalg.spread import spread  # needs Triton, which comes with CUDA builds of PyTorch
+    from lotnet.kernels.spectrum_blocks import spread  # needs Triton, which comes with CUDA builds of PyTorch
 
     if geometry.kernel_size == 1:
         return Kernel(factors[0].view(geometry.out_channels, geometry.in_channels, 1, 1), geometry.padding_mode)

@@ -9,8 +9,8 @@ from torch import Tensor
 from lotnet.errors import InputError
 from lotnet.linalg.bounds import series_bound
 from lotnet.linalg.polar import power_of_two
+from lotnet.operators import Kernel, Operator, Series
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator, Series
 
 # The published code multiplies the normalised skew kernel by this, unless k = 1.
 _CORRECTION = 0.7

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lotnet.linalg.fourier import transfer
 from lotnet.linalg.polar import power_of_two
+from lotnet.operators import Kernel, Operator
 from lotnet.parametrizations.base import Geometry, Parametrization
-from lotnet.parametrizations.operators import Kernel, Operator
 
 
 @dataclass(frozen=True)

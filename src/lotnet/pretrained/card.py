@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lotnet.certification.formatting import rounded_down
 from lotnet.certification.plain import in_255ths
-from lotnet.certification.shown import rounded_down
 from lotnet.frozen.model import FrozenModel
-from lotnet.models import Images
+from lotnet.models import ImageSpec
 
 CARD = "README.md"
 _CLAIMS = {
@@ -35,7 +35,7 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
 
 def packed_card(
     name: str,
-    images: Images,
+    images: ImageSpec,
     classes: Sequence[str],
     data: str,
     result: Mapping[str, Any] | None,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lotnet.errors import InputError
-from lotnet.files import make_folder, write_whole
+from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.pretrained.card import CARD, frozen_card
 
@@ -40,7 +40,7 @@ def save_pretrained(
     card = frozen_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
     make_folder(Path(folder))
     model.save(folder)
-    write_whole(Path(folder) / CARD, card.encode())
+    atomic_write(Path(folder) / CARD, card.encode())
 
 
 def _read(certificates: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any] | None:

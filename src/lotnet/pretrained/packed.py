@@ -1,6 +1,6 @@
 """Packed models, small enough to travel: the free kernels in half precision, and what builds the network from them.
 
-Laws:
+Invariants:
 
 * a packed model is a folder with `kernels.safetensors`, `packed.json`, which has the SHA-256 of the former, and a model
   card, `README.md`, made from these;
@@ -25,10 +25,10 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
-from lotnet.files import make_folder, write_whole
+from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
-from lotnet.models import MODELS, Images, ModelConfig
+from lotnet.models import MODELS, ImageSpec, ModelConfig
 from lotnet.pretrained.card import CARD, packed_card
 
 FORMAT = 1
@@ -41,7 +41,7 @@ class Packed:
     """A network without its orthogonalised operators."""
 
     model: ModelConfig
-    images: Images
+    images: ImageSpec
     classes: tuple[str, ...]
     data: str
     """The data set it was trained on."""
@@ -81,14 +81,14 @@ class Packed:
         card = packed_card(name, self.images, self.classes, self.data, self.result, self.trained, sha256)
         files = {KERNELS: kernels, SETTINGS: json.dumps(about, indent=1).encode(), CARD: card.encode()}
         for file, content in files.items():
-            write_whole(folder / file, content)
+            atomic_write(folder / file, content)
         return sum(map(len, files.values()))
 
 
 def pack(
     network: nn.Module,
     model: ModelConfig,
-    images: Images,
+    images: ImageSpec,
     classes: tuple[str, ...],
     data: str,
     trained: Mapping[str, Any],
@@ -132,7 +132,7 @@ def read(folder: Path) -> Packed:
         settings = dict(about["model"])
         return Packed(
             model=MODELS[settings.pop("kind")](**settings),
-            images=Images(**{**about["images"], "mean": tuple(about["images"]["mean"])}),
+            images=ImageSpec(**{**about["images"], "mean": tuple(about["images"]["mean"])}),
             classes=tuple(about["classes"]),
             data=about["data"],
             tensors=load(kernels),

@@ -13,10 +13,10 @@ from lotnet.certification.plain import in_255ths
 from lotnet.certification.summary import FORMAT
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
-from lotnet.paper import Row
-from lotnet.results import command_of, row_of_run
-from lotnet.training.run import FORMAT as RUN_FORMAT
-from lotnet.training.run import Run
+from lotnet.paper.results import command_of, row_of_run
+from lotnet.paper.tables import Row
+from lotnet.runs.directory import FORMAT as RUN_FORMAT
+from lotnet.runs.directory import Run
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from PIL import Image
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.report.collect import RunData
-from lotnet.training.data import part_places
+from lotnet.runs.data import part_places
 
 KINDS = {
     "most": ("Most robust", "Classified rightly, with the largest certified radii."),

@@ -10,8 +10,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lotnet.certification.formatting import rounded_down
 from lotnet.certification.plain import in_255ths
-from lotnet.certification.shown import rounded_down
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.report import tables

@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lotnet.certification.formatting import rounded_down, rounded_up
 from lotnet.certification.plain import in_255ths
-from lotnet.certification.shown import rounded_down, rounded_up
-from lotnet.paper import EPOCHS
+from lotnet.paper.results import best_epoch
+from lotnet.paper.tables import EPOCHS
 from lotnet.report.collect import RunData
-from lotnet.results import best_epoch
 
 CLAIMS = {
     "float": "Claim B: the float64 program",

@@ -13,7 +13,7 @@ _UNDER_WAY = 2  # an epoch hands in two at most: its checkpoint, and the best so
 class Background:
     """While entered, a thread of its own that does what it is given, in order; leaving waits until all is done.
 
-    Laws: no more than two things are under way, so whoever hands in a third waits and memory stays bounded; what
+    Invariants: no more than two things are under way, so whoever hands in a third waits and memory stays bounded; what
     failed is raised by one of the next two calls or on leaving, and nothing is done after it. An error that is on its
     way out already is not replaced, only a request to stop, which says that all was saved.
     """

@@ -52,13 +52,13 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         )
 
 
-def part_company() -> None:
+def destroy_process_group() -> None:
     """Once all processes are done: one that ends with its connections open may abort instead."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
-def by_the_first(fabric: Fabric, action: Callable[[], T]) -> T:
+def on_rank_zero(fabric: Fabric, action: Callable[[], T]) -> T:
     """What the first process's `action` returns, for all. If it fails, it says so and the others end quietly."""
     found: T | None = None
     problem = ""

@@ -1,6 +1,6 @@
 """Training, in one function.
 
-Laws:
+Invariants:
 
 * everything that a run computes follows from its configuration: on a CPU, bit for bit;
 * a checkpoint holds all that the rest of the run depends on, so stopping and resuming changes no bit either;
@@ -26,20 +26,20 @@ from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, Split, validation_split
 from lotnet.errors import InputError
-from lotnet.files import claimed
+from lotnet.files import exclusive_lock
 from lotnet.models import parameter_count
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
+from lotnet.orthogonalize.sharing import SharedOrthogonalization
+from lotnet.runs.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer, snapshot
+from lotnet.runs.data import image_spec
+from lotnet.runs.directory import Run
 from lotnet.training.background import Background
-from lotnet.training.checkpoint import Best, Position, named, optimizer_tensors, part, restore_optimizer, snapshot
-from lotnet.training.data import images_of
 from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, over_processes
 from lotnet.training.graph import RecordedGradients
-from lotnet.training.grouping import GroupedOrthogonalization
-from lotnet.training.launch import by_the_first
+from lotnet.training.launch import on_rank_zero
 from lotnet.training.optim import learning_rate, make_optimizer
 from lotnet.training.precision import arithmetic
-from lotnet.training.run import Run
-from lotnet.training.sharing import SharedOrthogonalization
 from lotnet.training.signals import Interrupted, StopRequest
 
 _GPU_WATCH = 50  # steps between looks at the loss on a GPU, where looking means waiting for all work queued
@@ -66,7 +66,7 @@ def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out
     trainings would write over one another's checkpoints.
     """
     with contextlib.ExitStack() as held:
-        by_the_first(fabric, lambda: held.enter_context(claimed(run.path)))
+        on_rank_zero(fabric, lambda: held.enter_context(exclusive_lock(run.path)))
         return _train(run, dataset, fabric, console, held_out)
 
 
@@ -75,7 +75,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     if trainer.threads is not None:
         torch.set_num_threads(trainer.threads)
     torch.manual_seed(config.seed)
-    model = config.model.build(images_of(dataset))
+    model = config.model.build(image_spec(dataset))
     optimizer = make_optimizer(config.optimizer, model)
     parallel, stepper = fabric.setup(model, optimizer)
     average = copy.deepcopy(model) if trainer.ema else None
@@ -163,7 +163,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
                 state.step += 1
                 if state.step % watch and state.step < steps:
                     continue
-                signal = _look_around(stop, state, config, fabric)
+                signal = _poll_stop_and_loss(stop, state, config, fabric)
                 display.step(epoch, state.step, float(state.loss) / state.step)
                 due = trainer.checkpoint_every and state.step % trainer.checkpoint_every < watch
                 if signal or (due and state.step < steps):
@@ -286,7 +286,7 @@ def _position(state: _State, steps: int, config: RunConfig) -> Position:
     return Position(state.epoch, state.step, taken, state.metrics_bytes, state.best, config.fingerprint())
 
 
-def _look_around(stop: StopRequest, state: _State, config: RunConfig, fabric: Fabric) -> int:
+def _poll_stop_and_loss(stop: StopRequest, state: _State, config: RunConfig, fabric: Fabric) -> int:
     """The signal that any process has received, or 0. A loss that is not finite, anywhere, ends the training."""
     finite = bool(torch.isfinite(state.loss))
     signal = stop.signal

@@ -1,0 +1,65 @@
+"""The command `lotnet`: finds the verb, and turns what goes wrong into one sentence."""
+
+import importlib
+import os
+import sys
+
+from lotnet.errors import InputError
+
+VERBS: dict[str, tuple[str, str]] = {
+    "train": ("lotnet.cli.verbs.train", "train a model: digits by default, a recipe with --config"),
+    "selftrain": ("lotnet.cli.verbs.selftrain", "train a teacher, and a student on what it says of unlabelled images"),
+    "certify": ("lotnet.cli.verbs.certify", "prove, for each image, a radius in which the prediction cannot change"),
+    "attack": ("lotnet.cli.verbs.attack", "attack a model, and every certificate at exactly its radius"),
+    "predict": ("lotnet.cli.verbs.predict", "the label of an image file, and the radius in which it is proved"),
+    "export": ("lotnet.cli.verbs.export", "one file for ONNX Runtime or plain PyTorch, logits and radius as outputs"),
+    "pack": ("lotnet.cli.verbs.pack", "a run as a small folder to give away, its kernels in half precision"),
+    "demo": ("lotnet.cli.verbs.demo", "a local page: drop an image, see its label, its radius and what attacks do"),
+    "report": ("lotnet.cli.verbs.report", "one page about certified runs, compared if there are several"),
+    "analyze": ("lotnet.cli.verbs.analyze", "look inside a trained network: newton, landscape, features, tightness"),
+    "ablate": ("lotnet.cli.verbs.ablate", "train and certify the variants of an ablation of the paper"),
+    "data": ("lotnet.cli.verbs.data", "list data sets, or prepare one from a folder or archive"),
+    "record": ("lotnet.cli.verbs.record", "keep what a certified run came to, beside the paper's row"),
+    "paper": ("lotnet.cli.verbs.paper", "the paper's rows, and the command that trains each"),
+}
+"""Verb: (module with `main(arguments) -> exit code`, one line for --help). Imported only when it is called for."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 bad input, 128 + n stopped by signal n."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_help())
+            return 0
+        if arguments[0] == "--version":
+            from importlib.metadata import version
+
+            print(f"lotnet {version('lotnet')}")
+            return 0
+        if arguments[0] not in VERBS:
+            from lotnet.cli.arguments import nearest
+
+            raise InputError(f"there is no verb {arguments[0]}{nearest(arguments[0], VERBS)}")
+        module, _ = VERBS[arguments[0]]
+        return importlib.import_module(module).main(arguments[1:])
+    except InputError as error:
+        sentence = " ".join(str(error).split())
+        print(sentence if sentence.startswith("lotnet ") else f"lotnet: {sentence}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("lotnet: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as in `lotnet paper | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {verb:<10} {about}" for verb, (_, about) in VERBS.items())
+    return (
+        "usage: lotnet VERB ...\n\n"
+        "Image classifiers whose predictions come with a proof.\n\n"
+        f"{verbs}\n\n"
+        "`lotnet VERB --help` lists the options of each. `lotnet train` alone trains on the embedded digits."
+    )

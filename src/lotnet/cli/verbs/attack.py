@@ -1,0 +1,145 @@
+"""`lotnet attack`."""
+
+import json
+from dataclasses import asdict
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from lotnet.attacks import AttackReport, attack_report, linf_accuracy, require_auto_attack
+from lotnet.cli.arguments import Parser
+from lotnet.cli.verbs.certify import bar, check_counts, check_split, parse_radius
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.load_model import MODEL, LoadedModel, choose_device, load_model, tensors
+from lotnet.paper import results
+
+BROKEN = 1
+"""Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
+    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several with --table.")
+    parser.add_argument(
+        "--table",
+        type=Literal["linf"] | None,
+        default=None,
+        help="linf: only the l-infinity attack, for one model or several, beside the paper's rows.",
+    )
+    parser.add_argument("--split", type=str, default="test", help="test or train.")
+    parser.add_argument("--radius", type=str, default="36/255", help="Of the l2 attacks.")
+    parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
+    parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
+    parser.add_argument("--restarts", type=int, default=1, help="Random starts of each.")
+    parser.add_argument("--autoattack", action="store_true", help="AutoAttack in l2 too (extra `attacks`).")
+    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_common("limit", "device", "seed", "json")
+    options = parser.read(arguments)
+    check_split(options.split)
+    check_counts(options, batch_size=1, steps=1, restarts=1)
+    radius, linf_radius = parse_radius(options.radius), parse_radius(options.linf)
+    if options.table is not None:
+        if options.autoattack:
+            raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
+        return _linf_table(options)
+    if len(options.models) > 1:
+        raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
+    if options.autoattack:
+        require_auto_attack()
+    console = Console(stderr=options.json)
+    device = choose_device(options.device)
+    opened = load_model(options.models[0])
+    images, labels = tensors(opened.split(options.split, options.limit))
+    report = attack_report(
+        opened.model.to(device),
+        images,
+        labels,
+        radius=radius,
+        linf_radius=linf_radius,
+        steps=options.steps,
+        restarts=options.restarts,
+        auto_attack=options.autoattack,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        progress=lambda stage: console.print(f"{stage} ...", highlight=False),
+    )
+    path = opened.file("attacks.json")
+    atomic_write(path, json.dumps({"format": 1, "data": opened.data, **report.to_dict()}, indent=1).encode())
+    if options.json:
+        print(json.dumps({"written": str(path), "data": opened.data, **report.without_pixels()}))
+    else:
+        _show(console, report, options.radius, options.linf)
+        console.print(f"Written to {path}", soft_wrap=True, highlight=False)
+    return BROKEN if report.counterexamples else 0
+
+
+def _linf_table(options: Any) -> int:
+    """Every model under the l-infinity attack, one row each; nothing is certified, no certificate is checked."""
+    console, device = Console(stderr=options.json), choose_device(options.device)
+    radius = parse_radius(options.linf)
+    comparable = (radius, options.split) == (8 / 255, "test")
+    opened = [load_model(name) for name in options.models]
+    splits = [item.split(options.split, options.limit) for item in opened]
+    rows: list[dict[str, Any]] = []
+    with bar(console) as progress:
+        task = progress.add_task("attacking images", total=sum(len(split) for split in splits))
+        for name, item, split in zip(options.models, opened, splits, strict=True):
+            accuracy = linf_accuracy(
+                item.model.to(device),
+                *tensors(split),
+                radius,
+                steps=options.steps,
+                restarts=options.restarts,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                progress=lambda count: progress.update(task, advance=count),
+            )
+            rows.append(
+                {
+                    "model": name,
+                    "data": item.data,
+                    **asdict(accuracy),
+                    "paper": _paper_row(item) if comparable else None,
+                }
+            )
+    about = {"linf": radius, "steps": options.steps, "restarts": options.restarts, "split": options.split}
+    if options.json:
+        print(json.dumps({**about, "seed": options.seed, "rows": rows}))
+        return 0
+    table = Table(title=f"l-infinity PGD at {options.linf}, {options.steps} steps on the margin, float64")
+    table.add_column("model", overflow="fold")
+    compared = any(row["paper"] for row in rows)
+    for heading in ("images", "clean", "attacked", *(("paper: clean", "attacked") if compared else ())):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        theirs = row["paper"]
+        cells = () if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
+        table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
+    console.print(table)
+    return 0
+
+
+def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:
+    """Of the paper's table of l-infinity attacks; a frozen model does not know how it was trained, so it has none."""
+    if opened.run is None:
+        return None
+    command = results.command_of(opened.run.environment()["sessions"][0]["command"])
+    row = results.row_of_run(opened.run.config, command, "pgd-linf")
+    return None if row is None else asdict(row)
+
+
+def _show(console: Console, report: AttackReport, radius: str, linf: str) -> None:
+    table = Table("", "accuracy", title=f"{report.images} images, by the float64 program")
+    table.add_row("clean", f"{report.clean:.2%}")
+    for name, share in report.attacked.items():
+        table.add_row(f"{name} at {linf if name == 'pgd_linf' else radius}", f"{share:.2%}")
+    table.add_row(f"certified at {radius} (claim B)", f"{report.certified:.2%}")
+    console.print(table)
+    if not report.counterexamples:
+        console.print(f"{report.checked} certificates attacked at exactly their radius: none broken.")
+        return
+    console.print(f"{len(report.counterexamples)} CERTIFICATES BROKEN. This is a bug in lotnet: please report it.")
+    for example in report.counterexamples[:5]:
+        console.print(str(example), soft_wrap=True, highlight=False, markup=False)

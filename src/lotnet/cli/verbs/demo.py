@@ -1,0 +1,55 @@
+"""`lotnet demo`."""
+
+from rich.console import Console
+
+from lotnet.cli.arguments import Parser
+from lotnet.data import to_unit
+from lotnet.demo.answers import Answers
+from lotnet.demo.server import Example, Server, is_loopback
+from lotnet.errors import InputError
+from lotnet.load_model import MODEL, LoadedModel, choose_device, load_model
+from lotnet.prediction import class_names
+
+_EXAMPLES = 8
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser(
+        "lotnet demo", "A local page: drop an image, see its label and certified radius, and attack it up to a radius."
+    )
+    parser.add_argument("model", type=str, help=MODEL)
+    parser.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on; by default this machine.")
+    parser.add_argument("--port", type=int, default=8000, help="0 is any free one.")
+    parser.add_common("device")
+    options = parser.read(arguments)
+    console = Console()
+    device = choose_device(options.device)
+    with Server(options.host, options.port) as server:  # first: what takes long should not end at a taken port
+        with console.status("freezing the model and proving its layers"):
+            opened = load_model(options.model)
+            answers = Answers(opened.model.to(device))
+            answers.warm_up()
+        if not is_loopback(options.host):
+            _say(console, "Everyone who can reach this machine can use the page: it asks for no password.")
+        _say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
+        about = {"model": options.model, "data": opened.data, "input_shape": list(opened.model.input_shape)}
+        try:
+            server.show(answers, about, _examples(opened))
+        except KeyboardInterrupt:
+            _say(console, "Stopped.")
+    return 0
+
+
+def _examples(opened: LoadedModel) -> list[Example]:
+    """Test images, the first of each class; none where the data set is not here."""
+    try:
+        test = opened.split("test", None)
+    except InputError:
+        return []
+    classes = class_names(opened.model, int(test.labels.max()) + 1)
+    first = [int((test.labels == label).nonzero()[0]) for label in test.labels.unique()[:_EXAMPLES]]
+    return [Example(classes[int(test.labels[n])], to_unit(test.images[n])) for n in first]
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False)

@@ -1,0 +1,61 @@
+"""`lotnet predict`."""
+
+import json
+
+import torch
+from rich.console import Console
+
+from lotnet.certification.formatting import rounded_down
+from lotnet.cli.arguments import Parser
+from lotnet.cli.verbs.certify import check_counts
+from lotnet.data import to_unit
+from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures
+
+_SHOWN = 5
+"""Classes whose probability is printed; --json has all."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("lotnet predict", "The label of each image, and the radius in which it is proved not to change.")
+    parser.add_argument("model", type=str, help=MODEL)
+    parser.add_argument("images", type=str, nargs="+", help="Image files, folders, or - for a list of them on stdin.")
+    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_common("device", "json")
+    options = parser.read(arguments)
+    check_counts(options, batch_size=1)
+    device = choose_device(options.device)
+    files = find_files(options.images)
+    opened = load_model(options.model)
+    # All files are read before the first answer: a damaged one is an error, not the end of half a list.
+    pictures = read_pictures(files, opened.model.input_shape)
+    graph = opened.model.astype(torch.float64).to(device)
+    pixels = torch.stack([picture.pixels for picture in pictures])
+    predictions = [
+        prediction
+        for batch in pixels.split(options.batch_size)
+        for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=options.batch_size)
+    ]
+    pairs = list(zip(pictures, predictions, strict=True))
+    if options.json:
+        images = [{"image": p.name, "changes": list(p.changes), **found.to_dict()} for p, found in pairs]
+        print(json.dumps({"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}))
+        return 0
+    console = Console()
+    for picture, prediction in pairs:
+        console.print(_text(picture, prediction), soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _text(picture: Picture, prediction: Prediction) -> str:
+    likeliest = sorted(prediction.probabilities.items(), key=lambda item: -item[1])[:_SHOWN]
+    lines = [
+        f"{picture.name}: {prediction.label}, confidence {prediction.confidence:.1%}",
+        f"certified l2 radius {rounded_down(prediction.radius, 4)}, which is "
+        f"{rounded_down(prediction.radius_255, 2)}/255 (claim B, float64)",
+        prediction.meaning,
+        "confidence: " + ", ".join(f"{name} {share:.1%}" for name, share in likeliest),
+    ]
+    if picture.changes:
+        lines.append(f"the model's input, and what the radius is about: {'; '.join(picture.changes)}")
+    return "\n  ".join(lines)

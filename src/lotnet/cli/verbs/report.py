@@ -1,0 +1,53 @@
+"""`lotnet report`."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from lotnet.cli.arguments import Parser
+from lotnet.cli.verbs.certify import parse_radius
+from lotnet.data import Split
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.report import RunData, collect, render
+from lotnet.runs.data import with_all_tests
+
+
+def main(arguments: list[str]) -> int:
+    parser = Parser("lotnet report", "One page about certified runs that opens offline, in any browser.")
+    parser.add_argument("runs", type=str, nargs="+", help="Certified runs; several are compared.")
+    parser.add_argument(
+        "--out", type=str | None, default=None, help="The file; by default report.html in the first run."
+    )
+    parser.add_argument("--radius", type=str, default="36/255", help="Where the slider starts.")
+    parser.add_common("json")
+    options = parser.read(arguments)
+    radius = parse_radius(options.radius)
+    paths = [Path(text) for text in options.runs]
+    runs = collect(paths)
+    split, missing = _images(runs[0])
+    page = render(runs, split, radius).encode()
+    path = Path(options.out) if options.out else paths[0] / "report.html"
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file, as in --out {path / 'report.html'}")
+    atomic_write(path, page)
+    if options.json:
+        print(json.dumps({"written": str(path), "bytes": len(page), "images": split is not None}))
+        return 0
+    console = Console()
+    console.print(
+        f"Written to {path}: {len(page) / 1e6:.1f} MB, open it in a browser.", soft_wrap=True, highlight=False
+    )
+    if missing:
+        console.print(f"Without images: {missing}", soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _images(run: RunData) -> tuple[Split | None, str]:
+    """The images that were certified, or why they are not here: a run may have travelled without its data."""
+    try:
+        dataset = with_all_tests(run.config)
+    except InputError as error:
+        return None, str(error)
+    return (dataset.train if run.certificates["split"] == "train" else dataset.test), ""

@@ -1,0 +1,1 @@
+"""Orthogonalises all layers of a model together."""

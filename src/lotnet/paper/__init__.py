@@ -1,0 +1,1 @@
+"""The paper's tables, ablations and theorems, and measured results beside them."""

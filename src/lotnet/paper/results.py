@@ -1,0 +1,220 @@
+"""Measured results: one JSON file for each certified run, and the table that compares them with the paper's rows."""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lotnet.certification.plain import in_255ths
+from lotnet.config import RunConfig
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.losses import CReg, CrossEntropy
+from lotnet.models import LipConvnet, LipResNet18
+from lotnet.paper.tables import EPOCHS, Row, rows
+from lotnet.runs.directory import Run
+
+FORMAT = 1
+_SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
+"""Options that do not change what a run computes, left out of the command that repeats it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run came to on all test images, with all that is needed to repeat it. Accuracies in [0, 1]."""
+
+    name: str
+    command: str
+    config: dict[str, Any]
+    sessions: list[dict[str, Any]]
+    """Where and with what it was trained: commit, versions, hardware."""
+    parameters: int
+    epochs: int
+    best_epoch: int
+    train_seconds: float
+    evaluation_seconds: float
+    """One pass of the frozen float32 model over the test images, on `evaluation_device`."""
+    evaluation_device: str
+    checksum: str
+    summary: dict[str, Any]
+    """Of certificates.json: clean, certified by each claim, by class."""
+    audit: list[dict[str, Any]]
+
+    def certified(self, claim: str = "float") -> list[float]:
+        return self.summary["certified"][claim]
+
+
+def collect(run_path: Path, name: str) -> Result:
+    """The result of a run that was trained to its end and certified on its test images."""
+    run = Run.open(run_path)
+    try:
+        certificates = json.loads((run_path / "certificates.json").read_text())
+    except (OSError, ValueError):
+        raise InputError(f"{run_path} has no certificates yet: make them with `lotnet certify {run_path}`") from None
+    run.check_certified(certificates)
+    if certificates["split"] != "test" or certificates["summary"]["radii"] != [36 / 255, 72 / 255, 108 / 255]:
+        raise InputError(
+            f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
+        )
+    environment, metrics = run.environment(), run.metrics()
+    return Result(
+        name=name,
+        command=command_of(environment["sessions"][0]["command"]),
+        config=run.config.to_dict(),
+        sessions=[
+            {key: s[key] for key in ("started", "commit", "versions", "hardware")} for s in environment["sessions"]
+        ],
+        parameters=environment["parameters"],
+        epochs=len(metrics),
+        best_epoch=best_epoch(metrics, run.config.trainer.radius),
+        train_seconds=round(sum(record["seconds"] for record in metrics), 1),
+        evaluation_seconds=round(certificates["evaluation_seconds"], 3),
+        evaluation_device=certificates["device"],
+        checksum=certificates["checksum"],
+        summary=certificates["summary"],
+        audit=certificates["audit"],
+    )
+
+
+def best_epoch(metrics: list[dict[str, Any]], radius: float) -> int:
+    """The epoch that was kept: the last with the highest accuracy certified at `trainer.radius` in validation."""
+    name = in_255ths(radius)
+    return max(metrics, key=lambda record: (record["certified"][name], record["epoch"]))["epoch"]
+
+
+def save(result: Result, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.name}.json"
+    atomic_write(path, (json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n").encode())
+    return path
+
+
+def load_all(folder: Path) -> list[Result]:
+    """Every result in a folder, by name; files of other kinds are passed over."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text())
+        if content.pop("format", None) == FORMAT and "summary" in content:
+            found.append(Result(**content))
+    return found
+
+
+def paper_row(result: Result) -> Row | None:
+    """The paper's row of a result, or None where it has none."""
+    return row_of_run(RunConfig.from_dict(result.config, result.name), result.command)
+
+
+def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
+    """The paper's row of a run that was trained by `command`, or None where it has none."""
+    return None if _is_selftrained(command) else row_like(config, table)
+
+
+def _is_selftrained(command: str) -> bool:
+    """Then its settings are a supervised row's, and its labels are not."""
+    return command.startswith("lotnet selftrain")
+
+
+def row_like(config: RunConfig, table: str = "sup") -> Row | None:
+    """The paper's row with the same data, model, layer and techniques, or None where it has none.
+
+    `table` is the beginning of the name of the tables that are looked at.
+    """
+    return next((row for row in rows() if row.table.startswith(table) and _is_like(config, row)), None)
+
+
+def _is_like(config: RunConfig, row: Row) -> bool:
+    model = config.model
+    if isinstance(model, LipConvnet):
+        # The shallow have no residual inside, whatever is asked for.
+        name = f"LipConvnet-{model.depth}"
+        usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
+    elif isinstance(model, LipResNet18):
+        name, usual = "ResNet-18", True
+    else:
+        return False
+    creg = isinstance(config.loss, CReg) and model.activation == "hh1"
+    plain = isinstance(config.loss, CrossEntropy) and model.activation == "maxmin"
+    return (
+        usual
+        and not config.data.distort
+        and model.start != "quasi-residual"
+        and (creg or plain)
+        and model.channels == type(model)().channels
+        and row.dataset == config.data.name.replace("-", "")
+        and row.model == name
+        and row.conv == model.parametrization.upper()
+        and row.creg_hh == creg
+        and row.lln == (model.head == "lln")
+        and row.padding == model.padding_mode.replace("zeros", "zero")
+    )
+
+
+def measured(results: list[Result]) -> dict[Row, Result]:
+    """For each row of the paper that was run, the result held against it: the longest training's, of equals the newest.
+
+    How good a result is has no say.
+    """
+    found: dict[Row, Result] = {}
+    for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):
+        config = RunConfig.from_dict(result.config, result.name)
+        if not _is_selftrained(result.command):
+            found |= {row: result for row in rows() if row.is_supervised and _is_like(config, row)}
+    return found
+
+
+def markdown(results: list[Result], findings: str = "") -> str:
+    """results/README.md: ours, the paper's and the difference, what was found out, and the rows nobody has run here."""
+    lines = [
+        "# Measured results",
+        "",
+        "Made by `lotnet record` from the JSON files and findings.md here; do not edit. Percentages of all test",
+        "images, certified in float64 by claim B (docs/certificates.md); the best epoch was chosen on validation",
+        "images, 5 % of the training set, which were not trained on.",
+        "",
+        "| run | clean | 36/255 | 72/255 | 108/255 | epochs | training | on |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        ours = [100 * result.summary["clean"], *(100 * share for share in result.certified())]
+        device = result.sessions[0]["hardware"]["device"]
+        cells = [*(f"{x:.2f}" for x in ours), str(result.epochs), f"{result.train_seconds:.0f} s", device]
+        lines.append(f"| **{result.name}** | {' | '.join(cells)} |")
+        row = paper_row(result)
+        if row is not None:
+            theirs = [row.clean, row.cert_36 or 0.0, row.cert_72 or 0.0, row.cert_108 or 0.0]
+            lines.append(f"| paper | {' | '.join(f'{x:.2f}' for x in theirs)} | {EPOCHS} | | |")
+            lines.append(
+                f"| difference | {' | '.join(f'{a - b:+.2f}' for a, b in zip(ours, theirs, strict=True))} | | | |"
+            )
+    lines += ["", "Commands that repeat them:", ""]
+    lines += [f"    {result.command}" for result in results]
+    lines += ["", findings.strip()] if findings else []
+    lines += ["", *_not_run(results), ""]
+    return "\n".join(lines)
+
+
+def _not_run(results: list[Result]) -> list[str]:
+    """The supervised rows that have no result, a line for each table, data set and layer."""
+    done = measured(results)
+    missing = [row for row in rows() if row.is_supervised and row not in done]
+    models: dict[str, list[str]] = {}
+    for row in missing:
+        models.setdefault(f"{row.table}, {row.dataset}, {row.conv}", []).append(f"{row.model} {row.variant}".strip())
+    lines = [f"## Supervised rows of the paper not run yet: {len(missing)}", ""]
+    lines += [f"* {kind}: {', '.join(names)}" for kind, names in models.items()]
+    return [*lines, "", "`lotnet paper` names the command of each."]
+
+
+def command_of(words: list[str]) -> str:
+    """`lotnet train ...` as it was given, less what only says where it ran."""
+    kept: list[str] = []
+    skip = False
+    for word in words[1:]:
+        if skip:
+            skip = False
+        elif word.split("=")[0] in _SESSION_OPTIONS:
+            skip = "=" not in word and word not in ("--overwrite", "--json")
+        else:
+            kept.append(word)
+    return shlex.join(["lotnet", *kept])

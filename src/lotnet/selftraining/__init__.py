@@ -1,0 +1,1 @@
+"""Self-training: pseudo-labels from a teacher, a student trained on them."""

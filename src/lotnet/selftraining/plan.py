@@ -1,0 +1,173 @@
+"""Self-training: a teacher learns from labels, names the images that have none, and a student learns from both.
+
+Invariants:
+
+* hidden labels train nothing and choose nothing: `Parts.hidden` is only ever counted, against what the teacher said;
+* nobody learns from the held-out labelled images: they choose the best epoch of both networks, and measure the teacher;
+* the test split is in no part;
+* everything follows from the plan and a seed, also which labels are shown.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from lotnet.cli.arguments import Parser
+from lotnet.config import RunConfig, read_yaml
+from lotnet.data import Dataset, Split, hide_labels, unlabelled, validation_split
+from lotnet.errors import InputError
+from lotnet.runs.data import limited_places
+
+FORMAT = 1
+FILE = "selftraining.yaml"
+TEACHER, STUDENT = "teacher", "student"
+
+
+@dataclass(frozen=True)
+class SelfTrainingConfig:
+    """What has labels, what has none, and how long the teacher learns."""
+
+    labelled: float | None = None
+    """Part of each class whose labels are shown, the others are hidden; by default all are shown."""
+    unlabelled: str | None = None
+    """Images without labels: a folder of them, or the pickle of 500K. Those with hidden labels come first."""
+    held_out: float = 0.05
+    """Part of the labelled images that nobody learns from: they choose the best epochs and measure the teacher."""
+    teacher_epochs: int | None = None
+    """Epochs of the teacher, whose images are fewer; by default trainer.epochs, which are the student's."""
+    ball: float = 36 / 255
+    """Radius of the ball in which the labels of the student should be proved constant."""
+
+    def __post_init__(self) -> None:
+        if self.labelled is None and self.unlabelled is None:
+            raise InputError(
+                "there are no unlabelled images: name a folder of them with --unlabelled, or hide labels with "
+                "--labelled 0.1"
+            )
+        for name in ("labelled", "held_out"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise InputError(f"{name} is {value}: give a part between 0 and 1, as 0.1 for a tenth")
+        if self.teacher_epochs is not None and self.teacher_epochs < 1:
+            raise InputError(f"teacher_epochs must be at least 1, not {self.teacher_epochs}")
+        if not self.ball >= 0:
+            raise InputError(f"ball must be at least 0, not {self.ball}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides what a self-training computes. Invariant: `Plan.from_yaml(plan.to_yaml()) == plan`."""
+
+    training: RunConfig
+    """Of the student. The teacher has another number of epochs, and both have the seed of their turn."""
+    selftraining: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
+    seeds: tuple[int, ...] = (0,)
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise InputError("--seeds takes how many (3) or which (0 1 2): different numbers, none negative")
+        if self.training.trainer.devices * self.training.trainer.nodes > 1:
+            raise InputError("self-training runs in one process: leave trainer.devices and trainer.nodes at 1")
+
+    def alone(self, seed: int) -> "Plan":
+        return dataclasses.replace(self, seeds=(seed,), training=dataclasses.replace(self.training, seed=seed))
+
+    def folder(self, root: Path, seed: int) -> Path:
+        """Of one seed: the root itself where there is no other."""
+        return root if len(self.seeds) == 1 else root / f"seed-{seed}"
+
+    def stage(self, name: str, seed: int) -> RunConfig:
+        """Settings of the teacher's or the student's training."""
+        trainer = self.training.trainer
+        if name == TEACHER:
+            trainer = dataclasses.replace(trainer, epochs=self.selftraining.teacher_epochs or trainer.epochs)
+        return dataclasses.replace(self.training, trainer=trainer, seed=seed)
+
+    def to_yaml(self) -> str:
+        content: dict[str, Any] = {"format": FORMAT, "seeds": list(self.seeds)}
+        content |= dataclasses.asdict(self.selftraining) | {"training": self.training.to_dict()}
+        return yaml.safe_dump(content, sort_keys=False)
+
+    @staticmethod
+    def from_yaml(text: str, source: str) -> "Plan":
+        content = read_yaml(text, source)
+        if content.pop("format", None) != FORMAT:
+            raise InputError(f"{source} has not format {FORMAT}, which this lotnet reads: start again")
+        try:
+            training, seeds = content.pop("training"), tuple(int(seed) for seed in content.pop("seeds"))
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{source} lacks its training settings or seeds: put it back as it was") from None
+        parser = Parser(source)
+        parser.add_fields(SelfTrainingConfig, "Self-training")
+        settings = SelfTrainingConfig(**vars(parser.check(content, source)))
+        return Plan(RunConfig.from_dict(training, source), settings, seeds)
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What each stage may see of the training images."""
+
+    dataset: Dataset
+    """As it was loaded; the stages take its classes and its test images."""
+    labelled: Split
+    held_out: Split
+    images: Tensor  # n c h w, uint8
+    """Those without labels."""
+    hidden: Tensor
+    """True labels of the first of them, as many as were hidden. For counting the teacher's mistakes, nothing else."""
+    source: str
+    """Where the images without labels come from, in words."""
+
+    def for_teacher(self) -> Dataset:
+        return dataclasses.replace(self.dataset, train=self.labelled)
+
+    def for_student(self, labels: Tensor) -> Dataset:
+        """The labelled images, and the others with the labels that the teacher gave."""
+        images = torch.cat([self.labelled.images, self.images])
+        return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labelled.labels, labels])))
+
+
+def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, elsewhere: Tensor | None = None) -> Parts:
+    """Show some labels, hide others, hold a part of the shown ones out. `elsewhere` is what `from_elsewhere` found."""
+    shown, sources = dataset.train, []
+    images, hidden = shown.images[:0], shown.labels[:0]
+    if settings.labelled is not None:
+        _check_fraction(dataset, settings.labelled)
+        shown, images, hidden = hide_labels(dataset.train, settings.labelled, seed)
+        sources.append(f"{len(hidden)} training images of {dataset.name} with their labels hidden")
+    if elsewhere is not None:
+        images = torch.cat([images, elsewhere])
+        sources.append(f"{len(elsewhere)} images of {settings.unlabelled}")
+    labelled, held_out = validation_split(shown, settings.held_out, seed)
+    return Parts(dataset, labelled, held_out, images, hidden, " and ".join(sources))
+
+
+def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
+    """The images of a folder or pickle, at most `limit`, if they have the shape of the data set's."""
+    if source is None:
+        return None
+    images = unlabelled(source, dataset.shape[1])
+    if tuple(images.shape[1:]) != dataset.shape:
+        found, wanted = (" x ".join(map(str, shape)) for shape in (images.shape[1:], dataset.shape))
+        raise InputError(
+            f"the images of {source} are {found} and those of {dataset.name} {wanted}: hide labels with --labelled "
+            "instead, or use a data set in colour"
+        )
+    return images if limit is None else images[limited_places(len(images), limit)]
+
+
+def _check_fraction(dataset: Dataset, fraction: float) -> None:
+    """Each class needs two labels: one to learn from, and one to hold out."""
+    counts = torch.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist()
+    count, name = min(zip(counts, dataset.classes, strict=True))
+    if round(fraction * count) < 2:
+        remedy = "add images of that class, or raise --limit" if count < 4 else f"use at least {2 / count:.2g}"
+        raise InputError(
+            f"labelled {fraction} leaves the class {name} ({count} training images) without the two labels it needs, "
+            f"one to learn from and one to hold out: {remedy}"
+        )

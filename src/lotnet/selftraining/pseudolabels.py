@@ -1,0 +1,105 @@
+"""Labels that a frozen model gave to images, kept with how sure it was and with what it was.
+
+Invariants:
+
+* `pseudo-labels.safetensors` holds `labels` (int64) and `confidence` (float32), one of each for an image;
+  `pseudo-labels.json`, written last, says which images and which model they belong to, with checksums of all three;
+* what belongs to other images or another model is refused, never used.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from lotnet.data import to_unit
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.frozen.model import FrozenModel
+from lotnet.training.precision import evaluating
+
+FORMAT = 1
+_NAME = "pseudo-labels"
+_OTHER = {"images_sha256": "other images", "teacher_sha256": "another teacher"}
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoLabels:
+    """In the order of the images."""
+
+    labels: Tensor  # n, int64
+    confidence: Tensor  # n, float32
+    """Softmax of the label: not calibrated, and the paper's method does not read it."""
+
+    def agreeing(self, labels: Tensor) -> int:
+        """How many of the first ones are these."""
+        return int((self.labels[: len(labels)] == labels).sum())
+
+
+def label(
+    model: FrozenModel,
+    images: Tensor,
+    classes: int,
+    *,
+    batch_size: int = 250,
+    progress: Callable[[int], None] = lambda done: None,
+) -> PseudoLabels:
+    """What the float64 graph of a frozen model says of uint8 images, whatever device it is on."""
+    device = next(iter(model.buffers())).device
+    graph = model.astype(torch.float64).to(device)
+    shares = []
+    with evaluating():
+        for batch in images.split(batch_size):
+            shares.append(graph(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
+            if shares[-1].shape[1] < classes:
+                raise InputError(
+                    f"the labeller knows {shares[-1].shape[1]} classes and the data have {classes}: train it on all"
+                )
+            progress(len(batch))
+    confidence, labels = torch.cat(shares).max(dim=1)
+    return PseudoLabels(labels, confidence.float())
+
+
+def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel, about: dict[str, Any]) -> None:
+    """`about` is kept beside them: where the images come from, how the model was trained."""
+    content = save({"labels": found.labels, "confidence": found.confidence})
+    atomic_write(folder / f"{_NAME}.safetensors", content)
+    heading = {"format": FORMAT, "images": len(images), **_belongs_to(images, model)}
+    heading |= {"labels_sha256": hashlib.sha256(content).hexdigest(), **about}
+    atomic_write(folder / f"{_NAME}.json", (json.dumps(heading, indent=1) + "\n").encode())
+
+
+def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | None:
+    """Those that were written for these images by this model; None if there are none yet."""
+    path = folder / f"{_NAME}.json"
+    if not path.exists():
+        return None
+    remedy = f"delete {path} and what was trained on them to have them made again"
+    try:
+        heading = json.loads(path.read_text())
+        content = (folder / f"{_NAME}.safetensors").read_bytes()
+        if heading["format"] != FORMAT or heading["labels_sha256"] != hashlib.sha256(content).hexdigest():
+            raise ValueError("format or checksum")
+        tensors = load(content)
+        found = PseudoLabels(tensors["labels"], tensors["confidence"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        raise InputError(f"the pseudo-labels in {folder} are damaged or of another version: {remedy}") from None
+    for name, checksum in _belongs_to(images, model).items():
+        if heading.get(name) != checksum:
+            raise InputError(
+                f"the pseudo-labels in {folder} are of {_OTHER[name]}: put back what was there, or {remedy}"
+            )
+    return found
+
+
+def _belongs_to(images: Tensor, model: FrozenModel) -> dict[str, str]:
+    digest = hashlib.sha256(str(tuple(images.shape)).encode())
+    digest.update(images.contiguous().numpy().data)
+    return {"images_sha256": digest.hexdigest(), "teacher_sha256": model.settings["checksum"]}

@@ -1,0 +1,69 @@
+"""Shape and colour of training images, changed by a key."""
+
+import pytest
+import torch
+
+from lotnet.data import Batches, Split
+from lotnet.data.augment import distorted
+from lotnet.data.batches import to_unit
+
+SAMPLES = torch.arange(200)
+
+
+def pictures(channels: int = 3, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.rand(200, channels, 16, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_every_second_image_changes_and_pixels_stay_pixels(channels: int, dtype: torch.dtype) -> None:
+    images = pictures(channels, dtype)
+    found = distorted(images, SAMPLES, 1, 2)
+    same = (found == images).flatten(1).all(dim=1)
+    assert found.dtype == dtype and found.shape == images.shape
+    assert 70 <= same.sum() <= 130
+    assert found.min() >= 0 and found.max() <= 1  # so none is NaN
+    assert not ((found - images).abs().amax(dim=(1, 2, 3))[~same] < 1e-3).any()
+
+
+def test_what_happens_to_a_sample_depends_on_it_and_the_key_alone() -> None:
+    images = pictures()
+    whole = distorted(images, SAMPLES, 5, 0)
+    assert torch.equal(whole, distorted(images, SAMPLES, 5, 0))
+    some = torch.tensor([3, 77, 12])
+    assert torch.allclose(distorted(images[some], some, 5, 0), whole[some], atol=1e-5)
+    assert not torch.equal(whole, distorted(images, SAMPLES, 5, 1))
+
+
+def test_changes_are_about_the_middle_and_moderate() -> None:
+    """A square in the middle stays there: its centre moves by less than half a pixel, its light by no more than what
+    zoom (2^0.3 of the area) and brightness (30 %) and contrast make of it."""
+    images = torch.zeros(200, 1, 15, 15)
+    images[:, :, 5:10, 5:10] = 0.5
+    found = distorted(images, SAMPLES, 7)[:, 0]
+    mass, place = found.sum(dim=(1, 2)), torch.arange(15.0)
+    for dim in (1, 2):
+        middle = (found.sum(dim=3 - dim) * place).sum(dim=1) / mass
+        assert (middle - 7).abs().max() < 0.5
+    assert (mass / images[0].sum()).log2().abs().max() < 1.2
+
+
+def test_no_images_are_no_images() -> None:
+    assert distorted(torch.zeros(0, 3, 8, 8), torch.arange(0), 1).shape == (0, 3, 8, 8)
+
+
+def test_a_grey_picture_has_no_colour_afterwards() -> None:
+    images = pictures(1).expand(-1, 3, -1, -1)
+    found = distorted(images, SAMPLES, 3)
+    assert torch.allclose(found, found[:, :1].expand_as(found), atol=1e-6)
+
+
+def test_batches_distort_when_asked_and_only_in_training() -> None:
+    generator = torch.Generator().manual_seed(0)
+    split = Split(torch.randint(0, 256, (64, 3, 8, 8), generator=generator, dtype=torch.uint8), torch.arange(64))
+    plain, distort = (next(Batches(split, 64, padding=0, flip=False, distort=on).epoch(3)) for on in (False, True))
+    assert torch.equal(plain[1], distort[1])
+    same = (plain[0] == distort[0]).flatten(1).all(dim=1)
+    assert 16 <= same.sum() <= 48
+    images, labels = next(Batches(split, 64, augment=False, shuffle=False, distort=True).epoch(3))
+    assert torch.equal(images, to_unit(split.images)) and torch.equal(labels, split.labels)

@@ -1,0 +1,6 @@
+"""The oracle of sixty digits lives with the falsification harness."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "falsification"))

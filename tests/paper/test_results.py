@@ -1,0 +1,152 @@
+"""Results files, and the table they make."""
+
+import json
+import shlex
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from lotnet.cli.main import main
+from lotnet.cli.verbs.train import read_arguments
+from lotnet.config import RunConfig
+from lotnet.losses import CReg, OffsetCrossEntropy
+from lotnet.models import LipConvnet
+from lotnet.paper import results
+from pages import ROOT
+
+MEASURED = results.load_all(ROOT / "results")
+
+
+def made_up(name: str, config: RunConfig, clean: float = 0.8) -> results.Result:
+    summary = {
+        "clean": clean,
+        "certified": {"plain": [0.7, 0.6, 0.5], "real": [0.7, 0.6, 0.5], "float": [0.65, 0.5, 0.4]},
+    }
+    return results.Result(
+        name=name,
+        command="lotnet train --config cifar10/creg-hh",
+        config=config.to_dict(),
+        sessions=[{"started": "", "commit": None, "versions": {}, "hardware": {"device": "abacus"}}],
+        parameters=1,
+        epochs=200,
+        best_epoch=7,
+        train_seconds=1.0,
+        evaluation_seconds=1.0,
+        evaluation_device="cpu",
+        checksum="",
+        summary=summary,
+        audit=[],
+    )
+
+
+def cifar10(**settings: object) -> RunConfig:
+    return RunConfig.from_dict({"data": {"name": "cifar10"}, **settings}, "test")
+
+
+def test_a_made_up_result_stands_beside_its_row_of_the_paper(tmp_path: Path) -> None:
+    config = cifar10(model={"kind": "lipconvnet", "activation": "hh1", "depth": 20}, loss={"kind": "creg"})
+    results.save(made_up("mine", config), tmp_path)
+    (tmp_path / "speed.json").write_text(json.dumps({"about": {}}))  # another kind of file
+    found = results.load_all(tmp_path)
+    assert [result.name for result in found] == ["mine"]
+    row = results.paper_row(found[0])
+    assert row is not None and (row.model, row.conv, row.clean) == ("LipConvnet-20", "LOT", 77.12)
+    text = results.markdown(found)
+    assert "| **mine** | 80.00 | 65.00 | 50.00 | 40.00 |" in text
+    assert "| difference | +2.88 | +0.70 | +0.51 | +3.66 |" in text
+
+
+@pytest.mark.parametrize(
+    "config",
+    (
+        RunConfig(),
+        cifar10(model={"kind": "lipconvnet", "channels": 64}),
+        cifar10(model={"kind": "lipconvnet", "dense_layers": 1}),
+        cifar10(model={"kind": "lipconvnet", "start": "quasi-residual"}),
+        RunConfig.from_dict({"data": {"name": "cifar10", "distort": True}}, "test"),
+        cifar10(model={"kind": "lipconvnet", "activation": "hh1"}, loss={"kind": "offset"}),
+        cifar10(model={"kind": "lipconvnet"}, loss={"kind": "creg"}),
+    ),
+)
+def test_what_the_paper_has_not_tried_has_no_row(config: RunConfig) -> None:
+    assert results.paper_row(made_up("other", config)) is None
+    assert isinstance(config.loss, CReg | OffsetCrossEntropy) or isinstance(config.model, LipConvnet)
+
+
+def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:
+    run, folder = tmp_path / "run", tmp_path / "results"
+    settings = ["--model.channels=4", "--limit=200", "--trainer.epochs=2", "--trainer.batch_size=32"]
+    assert main(["train", *settings, "--out", str(run)]) == 0
+    assert main(["record", str(run), "--to", str(folder)]) == 2
+    assert "lotnet certify" in capsys.readouterr().err
+    assert main(["certify", str(run), "--limit=30"]) == 0
+    assert main(["record", str(run), "--to", str(folder), "--name", "tiny"]) == 0
+    (result,) = results.load_all(folder)
+    assert result.epochs == 2 and result.best_epoch in (1, 2)
+    assert result.summary["images"] == 30
+    assert "tiny" in (folder / "README.md").read_text()
+    best = run / "checkpoints" / "best.safetensors"
+    best.write_bytes(best.read_bytes() + b" ")
+    assert main(["record", str(run), "--to", str(folder)]) == 2
+    assert "went on after it was certified" in capsys.readouterr().err
+    best.unlink()  # a run without weights is taken at its word
+    assert main(["record", str(run), "--to", str(folder)]) == 0
+
+
+def test_paper_shows_a_result_in_its_cell(tmp_path: Path, capsys) -> None:
+    config = cifar10(model={"kind": "lipconvnet", "activation": "hh1", "depth": 20}, loss={"kind": "creg"})
+    results.save(made_up("mine", config), tmp_path)
+    assert main(["paper", "sup-crhh", "--results", str(tmp_path), "--json"]) == 0
+    shown = {(r["dataset"], r["model"], r["conv"]): r["measured"] for r in json.loads(capsys.readouterr().out)}
+    ours = {"clean": 80, "cert_36": 65, "cert_72": 50, "cert_108": 40, "epochs": 200}
+    assert shown.pop(("cifar10", "LipConvnet-20", "LOT")) == ours
+    assert set(shown.values()) == {None}
+    assert main(["paper", "sup-crhh", "--results", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "here" in printed and "+2.88" in printed
+
+
+def test_the_longest_training_is_held_against_a_row_and_then_the_newest(tmp_path: Path) -> None:
+    config = cifar10(model={"kind": "lipconvnet", "depth": 20})
+    names = ("short, good", "old", "new")
+    short, old, new = (made_up(name, config, clean=0.9 if name == names[0] else 0.7) for name in names)
+    short = replace(short, epochs=60)
+    new = replace(new, sessions=[new.sessions[0] | {"started": "2026-02-01"}])
+    old = replace(old, sessions=[old.sessions[0] | {"started": "2026-01-01"}])
+    for order in permutations((short, old, new)):
+        found = results.measured(list(order))
+        # The row, and those of the ablations that repeat it.
+        assert [row.table for row in found] == ["abl-residual", "abl-padding", "sup"]
+        assert {result.name for result in found.values()} == {"new"}
+    assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
+    assert "not run yet: 82" in results.markdown([])
+    assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results.markdown([new])
+
+
+def test_the_residual_network_has_its_row() -> None:
+    row = results.paper_row(made_up("resnet", cifar10(model={"kind": "lipresnet18"})))
+    assert row is not None and (row.table, row.conv, row.clean) == ("sup-resnet18", "LOT", 68.85)
+
+
+def test_the_best_epoch_is_the_one_that_training_kept() -> None:
+    """By the radius that the run was told, and the last of equals."""
+    scores = {1: (0.9, 0.2), 2: (0.8, 0.5), 3: (0.7, 0.5)}
+    metrics = [{"epoch": n, "certified": {"36/255": a, "72/255": b}} for n, (a, b) in scores.items()]
+    assert results.best_epoch(metrics, 36 / 255) == 1
+    assert results.best_epoch(metrics, 72 / 255) == 3
+
+
+@pytest.mark.parametrize("result", MEASURED, ids=lambda result: result.name)
+def test_the_command_of_a_measured_result_still_means_its_settings(result: results.Result) -> None:
+    """A recipe that changes must not change what a row claims to be."""
+    program, command, *options = shlex.split(result.command)
+    assert (program, command) == ("lotnet", "train")
+    _, config, _ = read_arguments(options)
+    assert config == RunConfig.from_dict(result.config, result.name)
+
+
+def test_the_page_of_measured_results_is_the_one_that_record_writes() -> None:
+    folder = ROOT / "results"
+    assert (folder / "README.md").read_text() == results.markdown(MEASURED, (folder / "findings.md").read_text())

@@ -1,0 +1,158 @@
+"""Who may see which images, what a teacher's labels are kept with, and a plan that survives its file."""
+
+import dataclasses
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
+from lotnet.config import RunConfig, TrainerConfig
+from lotnet.data import Dataset, Split, load, to_unit
+from lotnet.errors import InputError
+from lotnet.selftraining import pseudolabels
+from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide, from_elsewhere
+
+TENTH = SelfTrainingConfig(labelled=0.1, held_out=0.2)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load("digits")
+
+
+def colours(count: int = 40, classes: int = 4) -> Dataset:
+    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    split = Split(images, torch.arange(count) % classes)
+    return Dataset("toy", split, split, tuple("abcdefgh"[:classes]))
+
+
+def frozen(classes: int = 10, seed: int = 0) -> FrozenModel:
+    torch.manual_seed(seed)
+    layers = [OrthogonalConv2d(1, 4, 3, stride=2), MaxMin(), nn.Flatten(), OrthogonalLinear(64, classes)]
+    return freeze(nn.Sequential(Normalize(mean=[0.3], std=0.4), *layers), image_size=8)
+
+
+def rows(images: torch.Tensor) -> set[bytes]:
+    return {image.numpy().tobytes() for image in images}
+
+
+def test_every_training_image_is_in_one_part_and_no_test_image_in_any(digits: Dataset) -> None:
+    parts = divide(digits, TENTH, seed=3)
+    pieces = [parts.labelled.images, parts.held_out.images, parts.images]
+    assert sum(map(len, pieces)) == len(digits.train)
+    assert set.union(*map(rows, pieces)) == rows(digits.train.images)
+    assert not rows(parts.for_student(parts.hidden).train.images) & rows(parts.held_out.images)
+    assert not rows(torch.cat(pieces)) & rows(digits.test.images)
+    assert len(parts.labelled) + len(parts.held_out) == pytest.approx(len(digits.train) / 10, abs=5)
+    for split in (parts.labelled, parts.held_out):
+        assert len(split.labels.unique()) == 10
+
+
+def test_the_student_sees_what_the_teacher_said_and_never_the_hidden_labels(digits: Dataset) -> None:
+    parts = divide(digits, TENTH, seed=0)
+    said = (parts.hidden + 1) % 10
+    train = parts.for_student(said).train
+    assert torch.equal(train.labels, torch.cat([parts.labelled.labels, said]))
+    assert torch.equal(parts.for_teacher().train.images, parts.labelled.images)
+
+
+def test_the_seed_decides_which_labels_are_shown(digits: Dataset) -> None:
+    one, same, other = (divide(digits, TENTH, seed).labelled.images for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert rows(one) != rows(other)
+
+
+def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Path) -> None:
+    dataset = colours()
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+    path = tmp_path / "500K.pickle"
+    path.write_bytes(pickle.dumps({"data": pixels, "extrapolated_targets": np.zeros(12, np.int64)}))
+    found = from_elsewhere(dataset, str(path))
+    assert from_elsewhere(dataset, str(path), limit=5).shape == (5, 3, 32, 32)
+    alone = divide(dataset, SelfTrainingConfig(unlabelled=str(path), held_out=0.2), 0, found)
+    assert torch.equal(alone.images, found)
+    assert len(alone.hidden) == 0
+    both = divide(dataset, SelfTrainingConfig(0.5, str(path), 0.2), 0, found)
+    assert len(both.hidden) == 20
+    assert torch.equal(both.images[20:], found)
+    with pytest.raises(InputError, match="3 x 8 x 8 and those of digits 1 x 8 x 8"):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        from PIL import Image
+
+        Image.fromarray(pixels[0]).save(folder / "x.png")
+        from_elsewhere(load("digits"), str(folder))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "no unlabelled images"),
+        ({"labelled": 0.0}, "between 0 and 1"),
+        ({"labelled": 1.0}, "between 0 and 1"),
+        ({"labelled": 0.5, "held_out": 1.5}, "between 0 and 1"),
+        ({"labelled": 0.5, "teacher_epochs": 0}, "at least 1"),
+        ({"labelled": 0.5, "ball": -1.0}, "at least 0"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        SelfTrainingConfig(**settings)
+
+
+def test_a_class_without_two_labels_is_named_with_a_fraction_that_does(digits: Dataset) -> None:
+    with pytest.raises(InputError, match="without the two labels it needs") as error:
+        divide(digits, SelfTrainingConfig(labelled=0.005), 0)
+    enough = float(str(error.value).split()[-1])
+    assert torch.bincount(divide(digits, SelfTrainingConfig(labelled=enough), 0).held_out.labels).min() == 1
+
+
+def test_a_plan_survives_its_file() -> None:
+    training = RunConfig(trainer=TrainerConfig(epochs=7))
+    plan = Plan(training, dataclasses.replace(TENTH, teacher_epochs=70), seeds=(4, 2))
+    assert Plan.from_yaml(plan.to_yaml(), "plan") == plan
+    assert (plan.stage("teacher", 4).trainer.epochs, plan.stage("student", 4).trainer.epochs) == (70, 7)
+    assert plan.stage("student", 2).seed == 2
+    assert plan.folder(Path("x"), 2) == Path("x/seed-2")
+    assert plan.alone(2).folder(Path("x"), 2) == Path("x")
+    with pytest.raises(InputError, match="unknown setting labeled"):
+        Plan.from_yaml(plan.to_yaml().replace("labelled:", "labeled:", 1), "plan")
+    with pytest.raises(InputError, match="has not format 1"):
+        Plan.from_yaml(plan.to_yaml().replace("format: 1", "format: 9"), "plan")
+
+
+def test_pseudo_labels_are_what_the_float64_graph_says(digits: Dataset) -> None:
+    model, images = frozen(), digits.test.images[:60]
+    found = pseudolabels.label(model, images, 10, batch_size=7)
+    shares = model.astype(torch.float64)(to_unit(images, torch.float64)).softmax(dim=1)
+    assert torch.equal(found.labels, shares.argmax(dim=1))
+    assert torch.equal(found.confidence, shares.amax(dim=1).float())
+    assert found.agreeing(found.labels[:9]) == 9
+    with pytest.raises(InputError, match="the labeller knows 4 classes and the data have 10"):
+        pseudolabels.label(frozen(classes=4), images, 10)
+
+
+def test_pseudo_labels_are_kept_with_their_images_and_their_model(tmp_path: Path, digits: Dataset) -> None:
+    model, images = frozen(), digits.test.images[:20]
+    assert pseudolabels.read(tmp_path, images, model) is None
+    found = pseudolabels.label(model, images, 10)
+    pseudolabels.write(tmp_path, found, images, model, {"source": "here"})
+    again = pseudolabels.read(tmp_path, images, model)
+    assert torch.equal(again.labels, found.labels)
+    assert torch.equal(again.confidence, found.confidence)
+    heading = json.loads((tmp_path / "pseudo-labels.json").read_text())
+    assert (heading["format"], heading["images"], heading["source"]) == (1, 20, "here")
+    assert heading["teacher_sha256"] == model.settings["checksum"]
+    with pytest.raises(InputError, match="of other images"):
+        pseudolabels.read(tmp_path, images.flip(0), model)
+    with pytest.raises(InputError, match="of another teacher"):
+        pseudolabels.read(tmp_path, images, frozen(seed=1))
+    tensors = tmp_path / "pseudo-labels.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-1] + b"\0")
+    with pytest.raises(InputError, match="damaged"):
+        pseudolabels.read(tmp_path, images, model)

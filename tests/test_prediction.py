@@ -1,0 +1,129 @@
+"""`lotnet predict` and its Python function, on a small random model."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lotnet import FrozenModel
+from lotnet.certification import certify
+from lotnet.certification.formatting import rounded_down, rounded_up
+from lotnet.cli.main import main
+from lotnet.data import load, to_unit
+from lotnet.errors import InputError
+from lotnet.prediction import Prediction, find_files, predict, read_pictures
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("digits")
+    for n, image in enumerate(load("digits").test.images[:3]):
+        Image.fromarray(image[0].numpy()).save(path / f"{n}.png")
+    return path
+
+
+def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
+    images = to_unit(load("digits").test.images[:5], torch.float64)
+    names = model.settings["classes"]
+    certificates = certify(model, images)
+    predictions = predict(model, images, batch_size=2)
+    for prediction, certificate in zip(predictions, certificates, strict=True):
+        assert prediction.index == certificate.prediction
+        assert prediction.label == names[prediction.index]
+        assert prediction.radius == pytest.approx(certificate.radius_float, abs=1e-12)
+        assert list(prediction.probabilities) == names
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        assert prediction.confidence == max(prediction.probabilities.values())
+        assert prediction.label == max(prediction.logits, key=prediction.logits.__getitem__)
+        assert prediction.radius_255 <= 255 * prediction.radius
+
+
+def test_what_is_printed_is_never_more_than_what_is_proved() -> None:
+    assert str(rounded_down(0.99999, 4)) == "0.9999"
+    assert (rounded_up(1.00001, 4), rounded_up(float("inf"))) == ("1.0001", "none")
+    assert "below 0.9999 " in Prediction("bee", 1, {"bee": 1.0}, 0.99999).meaning
+    assert "Nothing is proved" in Prediction("bee", 1, {"bee": 1.0}, 0.0).meaning
+
+
+def test_files_folders_and_a_list_on_stdin(folder: Path, digits: Path, monkeypatch, capsys) -> None:
+    answers = []
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{digits}/{n}.png\n" for n in range(3))))
+    for images in ([str(digits / f"{n}.png") for n in range(3)], [str(digits)], ["-"]):
+        assert main(["predict", str(folder), *images, "--json", "--device", "cpu"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0] == answers[1] == answers[2]
+    assert [Path(image["image"]).name for image in answers[0]["images"]] == ["0.png", "1.png", "2.png"]
+    expected = predict(FrozenModel.load(folder), to_unit(load("digits").test.images[:3], torch.float64))
+    for image, prediction in zip(answers[0]["images"], expected, strict=True):
+        assert image["changes"] == []
+        assert {key: image[key] for key in prediction.to_dict()} == prediction.to_dict()
+
+
+def test_the_text_says_label_confidence_radius_and_meaning(folder: Path, digits: Path, capsys) -> None:
+    assert main(["predict", str(folder), str(digits / "0.png"), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "0.png: ",
+        "confidence",
+        "certified l2 radius 0.",
+        "/255",
+        "claim B",
+        "No change of the pixels",
+        "[digit ",
+    ):
+        assert words in printed
+    assert "what the radius is about" not in printed
+
+
+def test_another_size_and_mode_are_converted_and_said(folder: Path, tmp_path: Path, capsys) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    assert main(["predict", str(folder), str(tmp_path / "noise.png"), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "the middle square of 30 x 20 pixels resized to 8 x 8; mode RGB converted to L" in printed
+    (picture,) = read_pictures([tmp_path / "noise.png"], (3, 32, 32))
+    assert picture.pixels.shape == (3, 32, 32)
+    assert picture.changes == ("the middle square of 30 x 20 pixels resized to 32 x 32",)
+    exact = noise[:20, :20]
+    Image.fromarray(exact).save(tmp_path / "exact.png")
+    (picture,) = read_pictures([tmp_path / "exact.png"], (1, 20, 20))
+    luma = np.asarray(Image.fromarray(exact).convert("L"))
+    assert np.array_equal(picture.pixels[0].numpy(), luma)
+
+
+def test_bad_input_is_one_sentence(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    def sentence(*arguments: str) -> str:
+        assert main(["predict", *arguments]) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith("lotnet: ") and said.err.count("\n") == 1
+        return said.err
+
+    good = (digits / "0.png").read_bytes()
+    (tmp_path / "half.png").write_bytes(good[: len(good) // 2])
+    (tmp_path / "empty").mkdir()
+    assert "half.png does not decode" in sentence(str(folder), str(digits / "0.png"), str(tmp_path / "half.png"))
+    assert "there is no image" in sentence(str(folder), str(tmp_path / "missing.png"))
+    assert "holds no images" in sentence(str(folder), str(tmp_path / "empty"))
+    assert "lotnet train" in sentence(str(tmp_path / "empty"), str(digits))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert "no images to predict" in sentence(str(folder), "-")
+    assert "--batch_size cannot be 0: give 1 or more" in sentence(str(folder), str(digits), "--batch_size", "0")
+
+
+def test_the_function_refuses_what_it_cannot_answer_for(model: FrozenModel) -> None:
+    with pytest.raises(InputError, match="NaN"):
+        predict(model, torch.full((1, 1, 8, 8), torch.nan))
+    with pytest.raises(InputError, match="freeze it first"):
+        predict(torch.nn.Linear(1, 1), torch.zeros(1, 1, 8, 8))
+    with pytest.raises(InputError, match="stack them"):
+        predict(model, [torch.zeros(1, 8, 8)])
+    with pytest.raises(InputError, match="at least one image"):
+        predict(model, torch.zeros(1, 1, 8, 8), batch_size=0)
+    with pytest.raises(InputError, match="pass it tensors"):
+        read_pictures(["any.png"], (2, 8, 8))
+    with pytest.raises(InputError, match="no images to predict"):
+        find_files([])
