@@ -42,7 +42,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_added_parametrization_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_python(ROOT / "docs" / "adding-a-parametrization.md", tmp_path, monkeypatch)
-    spec = importlib.util.spec_from_file_location("contract", ROOT / "tests/contracts/test_parametrizations.py")
+    spec = importlib.util.spec_from_file_location("contract", ROOT / "tests/parametrizations/test_parametrizations.py")
     contract = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "contract", contract)
     spec.loader.exec_module(contract)
