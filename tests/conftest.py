@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
-
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported, whoever does that
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is first imported, which lotnet does
+
+from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
 
 # The tests use small matrices, often several processes at a time: more threads would only wait for each other.
 torch.set_num_threads(1)

@@ -138,13 +138,13 @@ def _kernel_matrix(module: FrozenKernel, shape: Shape) -> flint.arb_mat:
     """Tap by tap: output pixel p reads pixel `p + d (t - centre)` of the image with zeros appended."""
     i, h, w = shape
     o, _, kh, kw = module.kernel.shape
-    rows, columns = h + module.extra[0], w + module.extra[1]
+    rows, columns = h + module.spec.extra[0], w + module.spec.extra[1]
     circular = module.settings["padding_mode"] == "circular"
     matrix = [[flint.arb(0)] * (i * h * w) for _ in range(o * h * w)]
     taps = module.kernel.tolist()
     for y, x, r, c in product(range(h), range(w), range(kh), range(kw)):
-        v = y + module.dilation[0] * (r - (kh - 1) // 2)
-        u = x + module.dilation[1] * (c - (kw - 1) // 2)
+        v = y + module.spec.dilation[0] * (r - (kh - 1) // 2)
+        u = x + module.spec.dilation[1] * (c - (kw - 1) // 2)
         if circular:
             v, u = v % rows, u % columns
         if 0 <= v < h and 0 <= u < w:

@@ -4,7 +4,7 @@ import interpreted  # noqa: F401  before the kernels
 import pytest
 import torch
 
-from lotnet.kernels import chebyshev
+from lotnet.kernels import chebyshev, plain
 from lotnet.linalg.complex_layout import stacked, unstacked
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -22,3 +22,6 @@ def test_chebyshev_update_is_its_formula(dtype: torch.dtype, kind: str, m: int) 
     actual = chebyshev.chebyshev_update(*arguments, 0.3, 0.7)
     actual = unstacked(actual) if dtype.is_complex else actual
     assert (actual - expected).abs().max() <= 1e-5 * max(1.0, scale)
+    twin = plain.chebyshev_update(*arguments, 0.3, 0.7)
+    twin = unstacked(twin) if dtype.is_complex else twin
+    assert (actual - twin).abs().max() <= 1e-5 * max(1.0, scale)

@@ -11,14 +11,14 @@ from lotnet.errors import InputError
 from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import (
     Grid,
-    analyse,
+    analyze,
     column_basis,
     convolve,
     distinct_transfers,
     expand,
     full_kernel,
     row_basis,
-    synthesise,
+    synthesize,
     transfer,
 )
 from lotnet.operators import Kernel
@@ -36,15 +36,15 @@ def images(grid: Grid, channels: int = 2, batch: int = 3) -> Tensor:
 @given(grids)
 def test_the_transform_is_an_isometry_with_its_transpose_as_inverse(grid: Grid) -> None:
     x = images(grid)
-    spectrum = analyse(x, grid)
+    spectrum = analyze(x, grid)
     assert spectrum.shape == (grid.frequencies, 4, 3)
     assert torch.allclose(spectrum.norm(), x.norm(), rtol=1e-13)
-    assert torch.allclose(synthesise(spectrum, grid), x, atol=1e-13)
+    assert torch.allclose(synthesize(spectrum, grid), x, atol=1e-13)
     # <T x, z> = <x, T^T z> for any z, also one that is nobody's spectrum.
     z = torch.randn_like(spectrum)
-    assert torch.allclose((spectrum * z).sum(), (x * synthesise(z, grid)).sum(), atol=1e-10)
+    assert torch.allclose((spectrum * z).sum(), (x * synthesize(z, grid)).sum(), atol=1e-10)
     # T has orthonormal columns, so T^T never makes anything longer.
-    assert synthesise(z, grid).norm() <= z.norm() * (1 + 1e-13)
+    assert synthesize(z, grid).norm() <= z.norm() * (1 + 1e-13)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -132,7 +132,7 @@ def test_bases_are_the_fft(n: int, padding: int) -> None:
     x = torch.randn(n, n, dtype=torch.float64)
     full = torch.fft.rfft2(F.pad(x, (padding,) * 4), dim=(1, 0), norm="ortho")
     full[1 : (grid.rows + 1) // 2] *= 2**0.5
-    spectrum = analyse(x[None, None], grid).view(grid.half, grid.columns, 2)
+    spectrum = analyze(x[None, None], grid).view(grid.half, grid.columns, 2)
     assert torch.allclose(torch.view_as_complex(spectrum), full, atol=1e-12)
     assert row_basis(grid, torch.float64, CPU).shape == (2 * grid.half, n)
     assert column_basis(grid, torch.float64, CPU).shape == (2 * grid.columns, 2 * n)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound
-from lotnet.linalg.fourier import Grid, analyse, column_basis, row_basis, synthesise
+from lotnet.linalg.fourier import Grid, analyze, column_basis, row_basis, synthesize
 from lotnet.linalg.roundoff import (
     Upper,
     complex_product_error,
@@ -262,7 +262,7 @@ def test_dft_error_of_half_a_spectrum(h: int, w: int, padding: int, kind: str, s
     g, grid = torch.Generator().manual_seed(seed), Grid(h, w, padding)
     x = _input(kind, (1, 1, h, w), g)
     spectrum = _input(kind, (grid.frequencies, 2, 1), g)
-    for transform, argument in ((analyse, x), (synthesise, spectrum)):
+    for transform, argument in ((analyze, x), (synthesize, spectrum)):
         error = transform(argument, grid).double() - transform(argument.double(), grid)
         assert torch.linalg.vector_norm(error).item() <= dft_error((grid.rows, grid.columns), _norm(argument), F32)
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lotnet.kernels import dispatch
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations import lot as module
 from lotnet.parametrizations.lot import operators
@@ -38,7 +39,7 @@ def test_tensor_cores_compute_the_same_to_their_precision(apart: int, monkeypatc
     images = [torch.randn(2, i, side, side, device=device) for _, i, _, side in shapes]
     found = []
     for fast in (False, True):
-        monkeypatch.setattr(module, "tensor_cores_allowed", lambda like, fast=fast: fast)
+        monkeypatch.setattr(dispatch, "tensor_cores_allowed", lambda x, fast=fast: fast)
         made = operators([(LOT(condition=50.0), w, g) for w, g in zip(weights, geometries, strict=True)])
         outputs = [operator.apply(image) for operator, image in zip(made, images, strict=True)]
         gradients = torch.autograd.grad(sum(y.square().sum() + y.sum() for y in outputs), weights)

@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,23 @@ def largest_error(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max * torch.finfo(dtype).eps * 2.0**-16
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """For modules whose tensors say everything."""
+
+
+@dataclass(frozen=True)
+class ImageSize:
+    """The size of the images that a module works on."""
+
+    height: int
+    width: int
+
+    @property
+    def pixels(self) -> int:
+        return self.height * self.width
+
+
 class FrozenModule(nn.Module, ABC):
     """A function of stored tensors (buffers only) and settings that JSON can hold.
 
@@ -32,13 +50,19 @@ class FrozenModule(nn.Module, ABC):
       `||x|| <= norm_in`: f is the real function, fl(f) the program `forward` in this precision, any order of summation;
     * `output_norm(norm_in)` bounds `||f(x)||` for `||x|| <= norm_in`;
     * all of that holds for inputs of a shape that `fits`, and for no other;
-    * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`.
+    * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`;
+    * `spec` is `settings` as a typed record: one that lacks a setting, or has one too many, is refused.
     """
+
+    Spec: ClassVar[type] = NoSettings
+    """The record that `settings` must fill."""
+    spec: Any
 
     def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.precision = precision
         self.settings = settings
+        self.spec = self.Spec(**settings)
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor.detach().to(precision).contiguous())
         self._proved: tuple[Any, Upper] | None = None

@@ -1,82 +1,49 @@
-"""Frozen convolutions. The form is a fixed function of the operator and the image's shape: see `freeze_operator`."""
+"""Frozen convolutions, one class for each form that `freezing.freeze_operator` chooses from."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.base import FrozenModule, ImageSize, Shape
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
 from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import Grid, convolve, transfer
 from lotnet.linalg.polar import deviation
 from lotnet.linalg.roundoff import Upper, complex_product_error, dft_error, product_error, rounding_error
-from lotnet.operators import Kernel, Operator, Series, Spectrum, truncated_exponential
-
-# Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
-# does not push the largest singular value above one (in float64 there is nothing to absorb).
-_SHRINK = 1 - 2.0**-20
+from lotnet.operators import Kernel, truncated_exponential
 
 
-def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
-    """Store a float64 operator for images of `shape` (i, h, w).
-
-    A spectrum is kept per frequency, unless the whole matrix of the layer has fewer entries than the real
-    blocks of its spectrum (images of two by two pixels or fewer), or each pixel is treated alike.
-    """
-    shrink = _SHRINK if dtype == torch.float32 else 1.0
-    out = None
-    _, h, w = shape
-    tensors: dict[str, Tensor] = {}
-    form: type[FrozenConvolution]
-    if isinstance(operator, Spectrum):
-        grid = operator.grid
-        out = operator.transfers.shape[1]
-        if (h * w) ** 2 <= 4 * grid.frequencies:
-            form, settings = FrozenDense, {"height": h, "width": w}
-            tensors = {"matrix": _matrix(operator, shape) * shrink}
-        else:
-            form, settings = FrozenSpectrum, {"height": h, "width": w, "padding": grid.padding}
-            tensors = {
-                "real": operator.transfers.real * shrink,
-                "imaginary": operator.transfers.imag * shrink,
-            }
-    elif isinstance(operator, Kernel):
-        out = operator.kernel.shape[0]
-        form, settings = FrozenKernel, _kernel_settings(operator, h, w)
-        tensors = {"kernel": operator.kernel * shrink}
-    elif isinstance(operator, Series):
-        out = operator.out_channels
-        form = FrozenSeries
-        settings = _kernel_settings(operator.skew, h, w) | {"terms": operator.terms, "out_channels": out}
-        tensors = {"kernel": operator.skew.kernel}
-    else:
-        raise TypeError(f"no frozen form for the operator {type(operator).__name__}")
-    tensors["bias"] = torch.zeros(out, dtype=torch.float64) if bias is None else bias
-    return form(dtype, settings, tensors)
+@dataclass(frozen=True)
+class SpectrumSpec(ImageSize):
+    padding: int
 
 
-def _matrix(operator: Operator, shape: Shape) -> Tensor:  # (o h w) x (i h w), pixels before channels
-    i, h, w = shape
-    impulses = torch.eye(i * h * w, dtype=torch.float64).view(-1, h, w, i).permute(0, 3, 1, 2)
-    return operator.apply(impulses).permute(0, 2, 3, 1).flatten(1).T
+@dataclass(frozen=True)
+class KernelSpec(ImageSize):
+    padding_mode: Literal["zeros", "circular"]
+    dilation: tuple[int, int]
+    extra: tuple[int, int]
+
+    def __post_init__(self) -> None:  # JSON has lists
+        object.__setattr__(self, "dilation", (self.dilation[0], self.dilation[1]))
+        object.__setattr__(self, "extra", (self.extra[0], self.extra[1]))
 
 
-def _kernel_settings(kernel: Kernel, height: int, width: int) -> dict[str, Any]:
-    return {
-        "height": height,
-        "width": width,
-        "padding_mode": kernel.padding_mode,
-        "dilation": list(kernel.dilation),
-        "extra": list(kernel.extra),
-    }
+@dataclass(frozen=True)
+class SeriesSpec(KernelSpec):
+    terms: int
+    out_channels: int
 
 
 class FrozenConvolution(FrozenModule):
     """A linear map of images of one size, plus a bias for each channel."""
 
+    Spec: ClassVar[type] = ImageSize
+    spec: ImageSize
     bias: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,7 +56,7 @@ class FrozenConvolution(FrozenModule):
         raise NotImplementedError
 
     def _bias_norm(self) -> Upper:
-        return Upper(self.settings["height"] * self.settings["width"]).sqrt() * float(norm_bound(self.bias))
+        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.bias))
 
     def _local_error(self, norm: Upper) -> Upper:
         error = self._linear_error(norm)
@@ -103,7 +70,7 @@ class FrozenConvolution(FrozenModule):
         return (self.bias.shape[0], *shape[1:])
 
     def fits(self, shape: Shape) -> bool:
-        return shape[1:] == (self.settings["height"], self.settings["width"]) and self._joins(shape[0])
+        return shape[1:] == (self.spec.height, self.spec.width) and self._joins(shape[0])
 
     def _joins(self, channels: int) -> bool:
         """Whether the tensors are of one layer from so many channels to as many as have a bias."""
@@ -113,12 +80,14 @@ class FrozenConvolution(FrozenModule):
 class FrozenSpectrum(FrozenConvolution):
     """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`."""
 
+    Spec = SpectrumSpec
+    spec: SpectrumSpec
     real: Tensor  # f o i
     imaginary: Tensor  # f o i
 
     def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__(precision, settings, tensors)
-        self.grid = Grid(settings["height"], settings["width"], settings["padding"])
+        self.grid = Grid(self.spec.height, self.spec.width, self.spec.padding)
         self._blocks: Tensor | None = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +145,7 @@ class FrozenDense(FrozenConvolution):
         return product_error(float(beta(self.matrix)), self.matrix.shape[1], norm, self.precision)
 
     def _joins(self, channels: int) -> bool:
-        pixels = self.settings["height"] * self.settings["width"]
+        pixels = self.spec.pixels
         return self.matrix.shape == (pixels * len(self.bias), pixels * channels)
 
 
@@ -184,27 +153,26 @@ class FrozenKernel(FrozenConvolution):
     """A spatial convolution. In float64 it is one explicit matrix product of patches, whose rounding is known; in
     float32 the library's convolution, which may be a Winograd or FFT algorithm: no claim rests on that."""
 
+    Spec: ClassVar[type] = KernelSpec
+    spec: KernelSpec
     kernel: Tensor  # o i kh kw
 
-    def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super().__init__(precision, settings, tensors)
-        self.dilation = (settings["dilation"][0], settings["dilation"][1])
-        self.extra = (settings["extra"][0], settings["extra"][1])
-
     def operator(self) -> Kernel:
-        return Kernel(self.kernel, self.settings["padding_mode"], self.dilation, self.extra)
+        return Kernel(self.kernel, self.spec.padding_mode, self.spec.dilation, self.spec.extra)
 
     def apply_linear(self, x: Tensor) -> Tensor:
         if self.precision != torch.float64:
             return self.operator().apply(x)
         b, _, h, w = x.shape
         o, _, kh, kw = self.kernel.shape
-        patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.dilation)  # b, i kh kw, pixels
-        columns = patches.transpose(0, 1).flatten(1)  # one product for all images: a small one reads the kernel in vain
-        return (self.kernel.view(o, -1) @ columns).view(o, b, h + self.extra[0], -1)[..., :h, :w].transpose(0, 1)
+        patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.spec.dilation)  # b, i kh kw, pixels
+        columns = patches.transpose(0, 1).flatten(
+            1
+        )  # one product for all images: small products would read the kernel again for each image
+        return (self.kernel.view(o, -1) @ columns).view(o, b, h + self.spec.extra[0], -1)[..., :h, :w].transpose(0, 1)
 
     def _prove_lipschitz(self) -> Upper:
-        return kernel_norm(self.operator(), self.settings["height"], self.settings["width"])
+        return kernel_norm(self.operator(), self.spec.height, self.spec.width)
 
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta_conv(self.kernel)), self.kernel[0].numel(), norm, self.precision)
@@ -216,27 +184,28 @@ class FrozenKernel(FrozenConvolution):
 class FrozenSeries(FrozenKernel):
     """A truncated exponential: `|S(i t)|` up to the proved norm of the skew operator bounds its singular values.
 
-    The stored kernel is skew to the last bit (a difference and its negative), as the law of normal matrices needs, and
-    of odd size: only then is the flipped kernel, which has its centre at the same tap, the adjoint.
+    The stored kernel is skew to the last bit (a difference and its negative), as the bound for normal matrices needs,
+    and of odd size: only then is the flipped kernel, which has its centre at the same tap, the adjoint.
     """
+
+    Spec: ClassVar[type] = SeriesSpec
+    spec: SeriesSpec
 
     def apply_linear(self, x: Tensor) -> Tensor:
         x = F.pad(x, (0, 0, 0, 0, 0, self.kernel.shape[0] - x.shape[1]))
-        return truncated_exponential(x, super().apply_linear, self.settings["terms"])[
-            :, : self.settings["out_channels"]
-        ]
+        return truncated_exponential(x, super().apply_linear, self.spec.terms)[:, : self.spec.out_channels]
 
     def _prove_lipschitz(self) -> Upper:
         odd = all(size % 2 for size in self.kernel.shape[2:])
         if not (odd and torch.equal(self.kernel, -self.kernel.transpose(0, 1).flip(2, 3))):
             return Upper(float("inf"))
-        return series_bound(super()._prove_lipschitz(), self.settings["terms"])
+        return series_bound(super()._prove_lipschitz(), self.spec.terms)
 
     def _linear_error(self, norm: Upper) -> Upper:
         step = super()._prove_lipschitz()
         error_term, size_term = Upper(0), norm
         error, size = Upper(0), norm
-        for j in range(1, self.settings["terms"] + 1):
+        for j in range(1, self.spec.terms + 1):
             applied = step * error_term + super()._linear_error(size_term + error_term)
             size_term = step * size_term / j
             error_term = applied / j + rounding_error(1, size_term + applied / j, self.precision)
@@ -248,7 +217,7 @@ class FrozenSeries(FrozenKernel):
     def _joins(self, channels: int) -> bool:
         width = self.kernel.shape[0]
         outputs = len(self.bias)
-        return self.kernel.shape[1] == width >= max(channels, outputs) and outputs == self.settings["out_channels"]
+        return self.kernel.shape[1] == width >= max(channels, outputs) and outputs == self.spec.out_channels
 
 
 def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:

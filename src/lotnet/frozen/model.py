@@ -60,6 +60,8 @@ class FrozenModel(FrozenSequential):
     True
     """
 
+    Spec = dict  # open: it also names the classes and the data, which `load` checks
+
     @property
     def input_shape(self) -> Shape:
         return tuple(self.settings["input_shape"])

@@ -1,12 +1,14 @@
 """Frozen modules that act entry by entry, on pairs of channels, or on small windows; and the exact ones."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.frozen.base import Exact, FrozenModule, Shape
+from lotnet.frozen.base import Exact, FrozenModule, ImageSize, Shape
+from lotnet.kernels import dispatch
 from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
 from lotnet.linalg.roundoff import Upper, householder_bound, householder_error, rounding_error
 
@@ -15,17 +17,6 @@ def max_min(x: Tensor) -> Tensor:
     """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
     a, b = x.chunk(2, dim=1)
     return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
-
-
-def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
-    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another."""
-    a, b = x.chunk(2, dim=1)
-    extra = (1,) * (x.ndim - 2)
-    for v, w in normals:
-        v, w = v.view(-1, *extra), w.view(-1, *extra)
-        reach = 2 * F.relu(v * a + w * b)
-        a, b = a - v * reach, b - w * reach
-    return torch.cat((a, b), dim=1)
 
 
 def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s h/s w/s
@@ -39,8 +30,28 @@ def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s
     return windows.reshape(h // stride, w // stride, c * stride**2, b).permute(3, 2, 0, 1)
 
 
+@dataclass(frozen=True)
+class ShiftSpec:
+    pixels: int
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Disjoint windows of size x size."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class StrideSpec:
+    stride: int
+
+
 class FrozenNormalize(FrozenModule):
     """`(x - mean) / std` by channel: Lipschitz with constant `1 / min std`."""
+
+    Spec = ImageSize
+    spec: ImageSize
 
     mean: Tensor  # c
     std: Tensor  # c
@@ -59,19 +70,20 @@ class FrozenNormalize(FrozenModule):
         return self.lipschitz_bound() * (Upper(norm_in) + self._mean_norm())
 
     def _mean_norm(self) -> Upper:
-        pixels = self.settings["height"] * self.settings["width"]
-        return Upper(pixels).sqrt() * float(norm_bound(self.mean))
+        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.mean))
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
     def fits(self, shape: Shape) -> bool:
-        settings, channels = self.settings, len(self.mean)
-        return shape == (channels, settings["height"], settings["width"]) and self.std.shape == self.mean.shape
+        return shape == (len(self.mean), self.spec.height, self.spec.width) and self.std.shape == self.mean.shape
 
 
 class FrozenShift(FrozenModule):
     """`x + shift` by channel, on images of `pixels` pixels."""
+
+    Spec = ShiftSpec
+    spec: ShiftSpec
 
     shift: Tensor  # c
 
@@ -85,13 +97,13 @@ class FrozenShift(FrozenModule):
         return rounding_error(1, self.output_norm(norm), self.precision)
 
     def output_norm(self, norm_in: float) -> Upper:
-        return Upper(self.settings["pixels"]).sqrt() * float(norm_bound(self.shift)) + norm_in
+        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.shift)) + norm_in
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and (shape[0], shape[1] * shape[2]) == (len(self.shift), self.settings["pixels"])
+        return len(shape) == 3 and (shape[0], shape[1] * shape[2]) == (len(self.shift), self.spec.pixels)
 
 
 class FrozenHouseholder(FrozenModule):
@@ -100,11 +112,7 @@ class FrozenHouseholder(FrozenModule):
     normals: Tensor  # order, 2, c/2
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and x.dtype == torch.float32:
-            from lotnet.kernels import householder  # needs Triton, which comes with CUDA builds of PyTorch
-
-            return householder.reflect(x, self.normals)
-        return reflect(x, self.normals)
+        return dispatch.reflect(x, self.normals)
 
     def _steps(self) -> list[float]:
         """The largest norm of a stored v, at each step."""
@@ -133,21 +141,24 @@ class FrozenHouseholder(FrozenModule):
 class FrozenAveragePool(FrozenModule):
     """Sums over disjoint k x k windows divided by k: each output is a unit vector's product with its window."""
 
+    Spec = WindowSpec
+    spec: WindowSpec
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.avg_pool2d(x, self.settings["size"]) * self.settings["size"]
+        return F.avg_pool2d(x, self.spec.size) * self.spec.size
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(1)
 
     def _local_error(self, norm: Upper) -> Upper:
-        return rounding_error(self.settings["size"] ** 2 + 2, norm, self.precision)
+        return rounding_error(self.spec.size**2 + 2, norm, self.precision)
 
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape
-        return (c, h // self.settings["size"], w // self.settings["size"])
+        return (c, h // self.spec.size, w // self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and min(shape[1:]) >= self.settings["size"] >= 1
+        return len(shape) == 3 and min(shape[1:]) >= self.spec.size >= 1
 
 
 class FrozenLinear(FrozenModule):
@@ -192,30 +203,36 @@ class FrozenMaxMin(Exact):
 class FrozenMaxPool(Exact):
     """Largest entry of disjoint windows."""
 
+    Spec = WindowSpec
+    spec: WindowSpec
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(x, self.settings["size"])
+        return F.max_pool2d(x, self.spec.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape
-        return (c, h // self.settings["size"], w // self.settings["size"])
+        return (c, h // self.spec.size, w // self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and min(shape[1:]) >= self.settings["size"] >= 1
+        return len(shape) == 3 and min(shape[1:]) >= self.spec.size >= 1
 
 
 class FrozenDownsampling(Exact):
     """Each s x s window becomes s^2 channels."""
 
+    Spec = StrideSpec
+    spec: StrideSpec
+
     def forward(self, x: Tensor) -> Tensor:
-        return F.pixel_unshuffle(x, self.settings["stride"])
+        return F.pixel_unshuffle(x, self.spec.stride)
 
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape
-        s = self.settings["stride"]
+        s = self.spec.stride
         return (c * s * s, h // s, w // s)
 
     def fits(self, shape: Shape) -> bool:
-        stride = self.settings["stride"]
+        stride = self.spec.stride
         return len(shape) == 3 and stride >= 1 and shape[1] % stride == shape[2] % stride == 0
 
 

@@ -1,9 +1,9 @@
 """Triton kernels: what would be many passes over memory, in one. Tests hold each to its plain PyTorch twin."""
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from lotnet.kernels.optional_triton import jit, tl, triton
 
 _TILE = 64
 
@@ -20,7 +20,7 @@ def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, mome
     return out
 
 
-@triton.jit
+@jit
 def _chebyshev_update(
     s_ptr, before_ptr, k_ptr, product_ptr, out_ptr, m, a, b, gain, PARTS: tl.constexpr, TILE: tl.constexpr
 ):

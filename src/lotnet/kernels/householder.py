@@ -3,10 +3,10 @@
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from lotnet.kernels.optional_triton import jit, tl, triton
 
 _BLOCK = 2048
 
@@ -49,7 +49,7 @@ class _Reflect(torch.autograd.Function):
         return out, sums.sum(0)
 
 
-@triton.jit
+@jit
 def _pair(size, inner, half, BLOCK: tl.constexpr):
     """Where a chunk of the first channel of a pair lies, and which of it exists."""
     pair = tl.program_id(1)
@@ -57,7 +57,7 @@ def _pair(size, inner, half, BLOCK: tl.constexpr):
     return (at // inner) * 2 * half * inner + pair * inner + at % inner, at < size
 
 
-@triton.jit
+@jit
 def _forward(x_ptr, v_ptr, out_ptr, size, inner, half, BLOCK: tl.constexpr):
     at, inside = _pair(size, inner, half, BLOCK)
     v = tl.load(v_ptr + tl.program_id(1))
@@ -69,7 +69,7 @@ def _forward(x_ptr, v_ptr, out_ptr, size, inner, half, BLOCK: tl.constexpr):
     tl.store(out_ptr + at + half * inner, b - w * reach, mask=inside)
 
 
-@triton.jit
+@jit
 def _backward(x_ptr, v_ptr, g_ptr, out_ptr, sums_ptr, size, inner, half, BLOCK: tl.constexpr):
     at, inside = _pair(size, inner, half, BLOCK)
     v = tl.load(v_ptr + tl.program_id(1))

@@ -9,9 +9,9 @@ twice its speed, and products of halves are exact in the accumulator.
 from collections.abc import Sequence
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+from lotnet.kernels.optional_triton import jit, tl, triton
 
 
 def planes(parts: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:  # f 1|2 m n, f -> f 1|3 m n
@@ -26,7 +26,7 @@ def planes(parts: Tensor, factor: Tensor, dtype: torch.dtype) -> Tensor:  # f 1|
 _BLOCK = 1024
 
 
-@triton.jit
+@jit
 def _planes(parts_ptr, factor_ptr, out_ptr, size, PARTS: tl.constexpr, BLOCK: tl.constexpr):
     part = tl.program_id(1) % PARTS
     matrix = (tl.program_id(1) // PARTS).to(tl.int64)
@@ -91,7 +91,7 @@ def _tiling(m: int, n: int, count: int, mirror: bool, size: int) -> tuple[int, i
     return 128, 128, 64, 8, 3
 
 
-@triton.jit
+@jit
 def _sum_of_products(
     a_ptr, b_ptr, a2_ptr, b2_ptr, z1_ptr, z2_ptr, z3_ptr, factor_ptr, out_ptr, m, n, inner, alpha, c1, c2, c3, identity,
     PLANES: tl.constexpr, OUT_PLANES: tl.constexpr, TERMS: tl.constexpr, PLUS: tl.constexpr, ADJOINT: tl.constexpr,
@@ -180,7 +180,7 @@ def first_even(gram: Tensor, square: Tensor, norm: Tensor, b: float, c: float) -
     return out
 
 
-@triton.jit
+@jit
 def _first_even(gram_ptr, square_ptr, norm_ptr, out_ptr, size, b, c, PLANES: tl.constexpr, BLOCK: tl.constexpr):
     PARTS: tl.constexpr = 1 if PLANES == 1 else 2
     part = tl.program_id(1) % PARTS
@@ -208,7 +208,7 @@ def skew_part(z: Tensor) -> Tensor:  # f p m m -> f p m m
     return out
 
 
-@triton.jit
+@jit
 def _skew_part(z_ptr, out_ptr, m, PLANES: tl.constexpr, TILE: tl.constexpr):
     PARTS: tl.constexpr = 1 if PLANES == 1 else 2
     tiles = tl.cdiv(m, TILE)

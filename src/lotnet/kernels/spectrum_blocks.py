@@ -4,31 +4,47 @@ The plain PyTorch way is `real_blocks(expand(...))`; this is the same map, and i
 intermediate copies.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lotnet.linalg.fourier import Grid, distinct
+from lotnet.kernels.optional_triton import jit, tl, triton
 
 _BLOCK = 1024
 
 
-def spread(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r 1 o i, p 2 o i -> f 2o 2i
+@dataclass(frozen=True, eq=False)
+class SpectrumIndex:
+    """Which distinct matrix each frequency of a half spectrum takes, and the other way round; all on one device."""
+
+    source: Tensor
+    """f: the distinct matrix that a frequency shows, own conjugates first."""
+    sign: Tensor
+    """f: -1 where it shows the conjugate, else 1."""
+    first: Tensor
+    """n: the frequency of a distinct matrix."""
+    second: Tensor
+    """n: the frequency of its conjugate, or -1 where the half spectrum has none."""
+    own_conjugates: int
+    """How many of the distinct matrices are real."""
+
+
+def spectrum_blocks(reals: Tensor, pairs: Tensor, index: SpectrumIndex) -> Tensor:  # r 1 o i, p 2 o i -> f 2o 2i
     """Blocks `[[R, -I], [I, R]]`. Where all matrices are among `pairs`, `reals` is empty."""
-    return _Spread.apply(reals, pairs, grid)
+    blocks: Tensor = _SpectrumBlocks.apply(reals, pairs, index)
+    return blocks
 
 
-class _Spread(torch.autograd.Function):
+class _SpectrumBlocks(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:
-        r, (_, _, o, i), index = len(reals), pairs.shape, distinct(grid, pairs.device)
-        ctx.grid, ctx.shapes = grid, (reals.shape, pairs.shape)
-        out = pairs.new_empty(grid.frequencies, 2 * o, 2 * i)
-        launch = (triton.cdiv(o * i, _BLOCK), grid.frequencies)
+    def forward(ctx: Any, reals: Tensor, pairs: Tensor, index: SpectrumIndex) -> Tensor:
+        r, (_, _, o, i), frequencies = len(reals), pairs.shape, len(index.source)
+        ctx.index, ctx.shapes = index, (reals.shape, pairs.shape)
+        out = pairs.new_empty(frequencies, 2 * o, 2 * i)
+        launch = (triton.cdiv(o * i, _BLOCK), frequencies)
         _forward[launch](reals.contiguous(), pairs.contiguous(), index.source, index.sign, out, r, o, i, BLOCK=_BLOCK)
         return out
 
@@ -36,16 +52,16 @@ class _Spread(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         g_reals, g_pairs = (g.new_empty(shape) for shape in ctx.shapes)
-        r, (p, _, o, i), index = len(g_reals), g_pairs.shape, distinct(ctx.grid, g.device)
+        r, (p, _, o, i), index = len(g_reals), g_pairs.shape, ctx.index
         launch = (triton.cdiv(o * i, _BLOCK), r + p)
         _backward[launch](
             g.contiguous(), index.first, index.second, g_reals, g_pairs, r, o, i,
-            ctx.grid.own_conjugates, BLOCK=_BLOCK,
+            index.own_conjugates, BLOCK=_BLOCK,
         )  # fmt: skip
         return g_reals, g_pairs, None
 
 
-@triton.jit
+@jit
 def _forward(reals_ptr, pairs_ptr, source_ptr, sign_ptr, out_ptr, r, o, i, BLOCK: tl.constexpr):
     frequency = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -66,7 +82,7 @@ def _forward(reals_ptr, pairs_ptr, source_ptr, sign_ptr, out_ptr, r, o, i, BLOCK
     tl.store(here + 2 * o * i + i, real, mask=inside)
 
 
-@triton.jit
+@jit
 def _backward(g_ptr, first_ptr, second_ptr, g_reals_ptr, g_pairs_ptr, r, o, i, own, BLOCK: tl.constexpr):
     """One distinct matrix: the sum over its own frequency and, if the half spectrum has it, the conjugate one."""
     matrix = tl.program_id(1).to(tl.int64)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
-from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin, max_min, reflect
+from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin, max_min
+from lotnet.kernels import dispatch
 from lotnet.layers.base import LipschitzLayer, check_sizes
 
 
@@ -62,11 +63,7 @@ class Householder(LipschitzLayer):
                 f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
                 "set channels to match"
             )
-        if x.is_cuda and x.dtype == torch.float32:
-            from lotnet.kernels import householder  # needs Triton, which comes with CUDA builds of PyTorch
-
-            return householder.reflect(x, self.normals())
-        return reflect(x, self.normals().to(x.dtype))
+        return dispatch.reflect(x, self.normals())
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         return FrozenHouseholder(dtype, {}, {"normals": _normals(self.angles.detach().double().cpu())})

@@ -1,16 +1,15 @@
 """Orthogonal convolution."""
 
-import dataclasses
-
 import torch
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
-from lotnet.frozen.convolution import freeze_operator
+from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
+from lotnet.kernels import dispatch
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, same_precision
-from lotnet.operators import Kernel, Operator, Series, Spectrum
+from lotnet.operators import Operator
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 
@@ -74,12 +73,12 @@ class OrthogonalConv2d(LipschitzLayer):
         if self.training:
             if self.prepared is not None:
                 return self.prepared
-            if not weight.is_cuda:  # looking costs a synchronisation there; the training loop watches the loss
+            if not dispatch.reading_stalls(weight):  # there the training loop watches the loss
                 check_finite(weight, "kernel")
             return self.parametrization.operator(weight, geometry)
         key = (geometry, self.parametrization)
         return self._eval_operator.get(
-            key, weight, lambda: _cast(self.frozen_operator(height, width), weight.device, weight.dtype)
+            key, weight, lambda: self.frozen_operator(height, width).to(weight.device, weight.dtype)
         )
 
     @torch.no_grad()
@@ -91,7 +90,7 @@ class OrthogonalConv2d(LipschitzLayer):
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
         c, h, w = (shape[0] * self.stride**2, shape[1] // self.stride, shape[2] // self.stride)
-        operator = _cast(self.frozen_operator(h, w), torch.device("cpu"), torch.float64)
+        operator = self.frozen_operator(h, w).to(torch.device("cpu"), torch.float64)
         bias = None if self.bias is None else self.bias.detach().double().cpu()
         convolution = freeze_operator(operator, (c, h, w), bias, dtype)
         if self.stride == 1:
@@ -126,19 +125,3 @@ class OrthogonalConv2d(LipschitzLayer):
 
 
 _named = parametrization  # the constructor's argument has the same name
-
-
-def _cast(operator: Operator, device: torch.device, dtype: torch.dtype) -> Operator:
-    """The operator with its tensors in another precision or place."""
-    if isinstance(operator, Series):
-        return dataclasses.replace(operator, skew=_cast_kernel(operator.skew, device, dtype))
-    if isinstance(operator, Kernel):
-        return _cast_kernel(operator, device, dtype)
-    if isinstance(operator, Spectrum):
-        complex_dtype = torch.complex128 if dtype == torch.float64 else torch.complex64
-        return dataclasses.replace(operator, transfers=operator.transfers.to(device, complex_dtype))
-    raise TypeError(f"unknown operator {type(operator).__name__}")
-
-
-def _cast_kernel(operator: Kernel, device: torch.device, dtype: torch.dtype) -> Kernel:
-    return dataclasses.replace(operator, kernel=operator.kernel.to(device, dtype))

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenLinear
+from lotnet.kernels import dispatch
 from lotnet.layers.base import LipschitzLayer, check_finite, check_sizes, same_precision
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
@@ -66,7 +67,7 @@ class NormalizedLinear(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)
-        if not x.is_cuda:  # as in `OrthogonalConv2d`
+        if not dispatch.reading_stalls(x):
             check_finite(self.weight, "last layer's weight")
         with torch.autocast(x.device.type, enabled=False):
             inner = same_precision(x, self.weight)

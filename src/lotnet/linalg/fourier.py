@@ -10,8 +10,8 @@ norm is at most `max_f ||W_f||`, exactly real, whatever the `W_f` are.
 Everything is an ordinary real product with a small constant matrix. That is fast at the sizes of
 this field, differentiable, exportable, and its rounding error can be bounded, which an FFT library's cannot.
 
-Layout: pixels first, then channels, then batch (h w c b), so that every product is one large GEMM. `analyse` and
-`synthesise` only permute views; a chain of layers stays in that layout without copies.
+Layout: pixels first, then channels, then batch (h w c b), so that every product is one large GEMM. `analyze` and
+`synthesize` only permute views; a chain of layers stays in that layout without copies.
 """
 
 import math
@@ -24,6 +24,8 @@ import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
+from lotnet.kernels import dispatch
+from lotnet.kernels.spectrum_blocks import SpectrumIndex
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 
@@ -113,7 +115,7 @@ def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows c
     return kernel.roll(((grid.rows - 1) // 2, (grid.columns - 1) // 2), dims=(-2, -1))
 
 
-def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
+def analyze(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
     """The isometry `T`: real and imaginary parts of all channels stacked, for each frequency."""
     b, i, h, w = x.shape
     pixels = _pixels_first(x).reshape(h, w * i * b)
@@ -125,14 +127,14 @@ def analyse(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
 def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
     """A view where the image lies that way already. Where the batch comes first, a CPU copies in two steps that each
     move whole rows: half the time of one that moves single numbers."""
-    if x.is_cuda or not x.is_contiguous():
+    if dispatch.permutes_in_one_pass(x) or not x.is_contiguous():
         return x.permute(2, 3, 1, 0)
     b, c, h, w = x.shape
     return x.reshape(b, c * h * w).mT.contiguous().view(c, h, w, b).permute(1, 2, 0, 3)
 
 
-def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
-    """The transpose of `analyse`: back to pixels, the padding cropped."""
+def synthesize(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
+    """The transpose of `analyze`: back to pixels, the padding cropped."""
     _, o2, b = spectrum.shape
     columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.half, 2 * grid.columns, -1)
     pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.half, -1)
@@ -140,7 +142,7 @@ def synthesise(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
 
 
 def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 2i -> b o h w
-    return synthesise(torch.bmm(blocks, analyse(x, grid)), grid)
+    return synthesize(torch.bmm(blocks, analyze(x, grid)), grid)
 
 
 def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, height
@@ -172,18 +174,9 @@ def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: t
     return torch.stack((real, imaginary), dim=1).view(2 * n, 2 * size).div(math.sqrt(n)).to(device, dtype)
 
 
-@dataclass(frozen=True)
-class Distinct:
-    """Which matrices of a half spectrum are distinct: first those of the `own_conjugates`, then one of each pair."""
-
-    source: Tensor  # for each position of the half spectrum, which distinct matrix is there
-    sign: Tensor  # -1 where it is the conjugate of that
-    first: Tensor  # for each distinct matrix, its position in the half spectrum
-    second: Tensor  # and that of its conjugate, or -1
-
-
 @_constant
-def distinct(grid: Grid, device: torch.device) -> Distinct:
+def distinct(grid: Grid, device: torch.device) -> SpectrumIndex:
+    """Which matrices of a half spectrum are distinct: first the `own_conjugates`, then one of each conjugate pair."""
     reals, pairs, mirrors = [], [], {}
     for u in range(grid.half):
         for v in range(grid.columns):
@@ -201,11 +194,12 @@ def distinct(grid: Grid, device: torch.device) -> Distinct:
     source = [place[mirrors.get(position, position)] for position in range(grid.frequencies)]
     second = [conjugates.get(position, -1) for position in first]
     sign = torch.tensor([-1.0 if position in mirrors else 1.0 for position in range(grid.frequencies)], device=device)
-    return Distinct(
+    return SpectrumIndex(
         torch.tensor(source, device=device),
         sign,
         torch.tensor(first, device=device),
         torch.tensor(second, device=device),
+        grid.own_conjugates,
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from lotnet.kernels import dispatch
 from lotnet.linalg import sylvester
 from lotnet.linalg.polynomials import Polynomial, schedule
 
@@ -186,7 +187,7 @@ def _forward(v: Tensor, lower: float, tolerance: float, wants_inverse: bool) -> 
     with torch.autocast(v.device.type, enabled=False):
         x, scale, gram, square = normalize(v)
         # Looking at numbers makes a GPU wait; there the caller chooses the condition number.
-        start = lower if v.is_cuda else max(lower, smallest_singular_value(gram))
+        start = lower if dispatch.reading_stalls(v) else max(lower, smallest_singular_value(gram))
         w, inverse = iterate(x, gram, square, schedule(start, tolerance), wants_inverse)
     return w, scale, inverse
 
@@ -202,7 +203,7 @@ class _Polar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, lower: float, tolerance: float) -> Tensor:
-        by_products = v.is_cuda  # products are cheap there and eigenvectors dear; on a CPU it is the other way round
+        by_products = dispatch.products_are_cheap(v)
         wants_inverse = by_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
         w, scale, inverse = _forward(v, lower, tolerance, wants_inverse)
         ctx.save_for_backward(v, w, scale, inverse)

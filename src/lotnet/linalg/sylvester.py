@@ -6,6 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from lotnet.kernels import dispatch
 from lotnet.linalg.complex_layout import real_blocks, stacked, unstacked
 
 
@@ -19,7 +20,7 @@ def by_eigenvectors(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]
 
 
 def by_products(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:  # f m m, f m m -> f m m
-    """`S` within `tolerance` of the solution, one product a step: good on a GPU, where eigenvectors are dear.
+    """`S` within `tolerance` of the solution, one product a step: good on a GPU, where eigenvectors are expensive.
 
     Chebyshev's iteration for the positive operator `L: S -> HS + SH`, whose spectrum lies in twice that of `H`.
     Its coefficients are known beforehand, so nothing is read back from the device. Eigenvalues of `H` below `lower` are
@@ -39,7 +40,8 @@ def _chebyshev(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:
     first, rest = chebyshev_steps(lower, tolerance)
     s, before = first * k, torch.zeros_like(k)
     for momentum, gain in rest:
-        s, before = _update(s, before, k, h @ s, momentum, gain), s
+        # Since S is skew, `L S = HS - (HS)*`.
+        s, before = dispatch.chebyshev_update(s, before, k, h @ s, momentum, gain), s
     return s
 
 
@@ -59,15 +61,3 @@ def steps(lower: float, tolerance: float) -> int:
     """Steps after which the error is below `tolerance` for every spectrum in `[lower, 1]`."""
     root = math.sqrt(lower / _UPPER)
     return max(2, math.ceil(math.log(2 / tolerance) / math.log((1 + root) / (1 - root)))) if root < 1 else 2
-
-
-def _update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
-    """`s + momentum (s - before) + gain (k - product + product*)`: since S is skew, `L S = HS - (HS)*`."""
-    if s.is_cuda:
-        from lotnet.kernels import chebyshev  # needs Triton, which comes with CUDA builds of PyTorch
-
-        return chebyshev.chebyshev_update(s, before, k, product, momentum, gain)
-    m = s.shape[-1]
-    adjoint = product.reshape(-1, product.shape[-2] // m, m, m).mT.clone()
-    adjoint[:, 1:].neg_()  # the imaginary part's
-    return s + momentum * (s - before) + gain * (k - product + adjoint.reshape(s.shape))

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
-from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.polar import (
     all_above,
     condition_allowed,
@@ -17,7 +16,6 @@ from lotnet.linalg.polar import (
     short_side_first,
 )
 from lotnet.linalg.polynomials import min_sigma_for_length
-from lotnet.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.orthogonalize.sharing import layer_geometries
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
@@ -59,7 +57,8 @@ class GroupedOrthogonalization:
     def largest_singular_value(self) -> float:
         """Of the operators that training uses now, from above; in the arithmetic that is set."""
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
-        values = [largest_singular_value(_matrices(operator)) for operator in made]
+        known = (operator.norm_matrices() for operator in made)
+        values = [largest_singular_value(m) for m in known if m is not None]
         return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max might pass over a NaN
 
     @torch.no_grad()
@@ -103,13 +102,6 @@ def _grams(members: list[tuple[OrthogonalConv2d, Geometry]]) -> Iterator[Tensor]
     for layer, geometry in members:
         for v in matrices(layer.weight, geometry):
             yield normalize(short_side_first(v).to(torch.complex128 if v.is_complex() else torch.float64))[2]
-
-
-def _matrices(operator: Operator) -> Tensor:  # f o i, real
-    if isinstance(operator, Kernel):  # of one tap
-        return operator.kernel[None, :, :, 0, 0]
-    assert isinstance(operator, Spectrum | Blocks)
-    return operator.blocks if isinstance(operator, Blocks) else real_blocks(operator.transfers)
 
 
 def _lot(layer: OrthogonalConv2d) -> LOT:

@@ -1,4 +1,4 @@
-"""Orthogonalisation shared out over the processes of a data-parallel training.
+"""Orthogonalisation divided among the processes of data-parallel training.
 
 Every process has every weight and needs every operator; but a layer's operator is the same everywhere, so one
 process, the layer's owner, computes it and sends it to the others. Going back, the gradients with respect to the
@@ -10,7 +10,6 @@ that weight V, and the average that data-parallel training takes over its W proc
 exactly what they would have got by each doing the work.
 """
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
-from lotnet.operators import Kernel, Operator, Series, Spectrum
+from lotnet.operators import Operator
 from lotnet.parametrizations import Geometry
 
 
@@ -31,21 +30,36 @@ class SharedOrthogonalization:
         self._geometries = layer_geometries(model, self._layers, example)
         with torch.no_grad():
             self._templates = [_to_meta(self._operator(n)) for n in range(len(self._layers))]
-        self._shapes = [_real_tensor(template).shape for template in self._templates]
-        self._owners = assign_owners([_cost(g) for g in self._geometries], dist.get_world_size())
+        owners = assign_owners([_cost(g) for g in self._geometries], dist.get_world_size())
+        self._owners = owners
+        # An operator may have several tensors: each is a message of its own.
+        self._messages = [
+            (owner, _as_real(tensor).shape)
+            for owner, template in zip(owners, self._templates, strict=True)
+            for tensor in template.tensors()
+        ]
 
     def distribute(self) -> None:
         rank = dist.get_rank()
-        # First all of one's own, then the exchange: nobody waits for another's layer before his own are done.
+        # First all of one's own, then the exchange: nobody waits for another's layer before their own are done.
         inputs = [
-            _real_tensor(self._operator(n)) if owner == rank else self._layers[n].weight
+            tensor
             for n, owner in enumerate(self._owners)
+            for tensor in (self._own_tensors(n) if owner == rank else self._placeholders(n))
         ]
         # One node of the graph for all layers: its backward runs when all gradients are there, at the same place on
         # every process, so that its messages cannot cross those of data-parallel training.
-        outputs = _Exchange.apply(self._owners, self._shapes, *inputs)
-        for layer, template, tensor in zip(self._layers, self._templates, outputs, strict=True):
-            layer.prepared = _with_real_tensor(template, tensor)
+        outputs = iter(_Exchange.apply(self._messages, *inputs))
+        for layer, template in zip(self._layers, self._templates, strict=True):
+            tensors = [_like(next(outputs), old) for old in template.tensors()]
+            layer.prepared = template.with_tensors(tensors)
+
+    def _own_tensors(self, n: int) -> list[Tensor]:
+        return [_as_real(tensor) for tensor in self._operator(n).tensors()]
+
+    def _placeholders(self, n: int) -> list[Tensor]:
+        """The weight in the place of each tensor that another process computes: it receives a zero gradient."""
+        return [self._layers[n].weight] * len(self._templates[n].tensors())
 
     def _operator(self, n: int) -> Operator:
         layer = self._layers[n]
@@ -54,18 +68,18 @@ class SharedOrthogonalization:
 
 
 class _Exchange(torch.autograd.Function):
-    """An owner's input is the layer's tensor, anyone else's is the weight, which receives a zero gradient."""
+    """An owner's input is the operator's tensor, anyone else's is the weight, which receives a zero gradient."""
 
     @staticmethod
-    def forward(ctx: Any, owners: list[int], shapes: list[torch.Size], *inputs: Tensor) -> tuple[Tensor, ...]:
-        ctx.owners, ctx.shapes = owners, [x.shape for x in inputs]
+    def forward(ctx: Any, messages: list[tuple[int, torch.Size]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.owners, ctx.shapes = [owner for owner, _ in messages], [x.shape for x in inputs]
         rank = dist.get_rank()
         outputs = [
             x.detach().clone() if owner == rank else x.new_empty(shape)
-            for owner, shape, x in zip(owners, shapes, inputs, strict=True)
+            for (owner, shape), x in zip(messages, inputs, strict=True)
         ]
-        messages = [dist.broadcast(output, owner, async_op=True) for owner, output in zip(owners, outputs, strict=True)]
-        for message in messages:
+        sent = [dist.broadcast(output, owner, async_op=True) for owner, output in zip(ctx.owners, outputs, strict=True)]
+        for message in sent:
             message.wait()
         return tuple(outputs)
 
@@ -73,18 +87,18 @@ class _Exchange(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         rank = dist.get_rank()
         totals = [gradient.contiguous().clone() for gradient in gradients]  # the sum overwrites them
-        messages = [dist.reduce(total, owner, async_op=True) for owner, total in zip(ctx.owners, totals, strict=True)]
-        for message in messages:
+        sent = [dist.reduce(total, owner, async_op=True) for owner, total in zip(ctx.owners, totals, strict=True)]
+        for message in sent:
             message.wait()
         results = [
             total if owner == rank else total.new_zeros(shape)
             for owner, total, shape in zip(ctx.owners, totals, ctx.shapes, strict=True)
         ]
-        return None, None, *results
+        return None, *results
 
 
 def assign_owners(costs: list[float], processes: int) -> list[int]:
-    """An owner for each cost: the dearest first, each to who has least so far."""
+    """A process for each cost: the most expensive first, each to the process with the least work so far."""
     loads, owners = [0.0] * processes, [0] * len(costs)
     for n in sorted(range(len(costs)), key=lambda n: -costs[n]):
         owners[n] = min(range(processes), key=lambda r: loads[r])
@@ -120,25 +134,14 @@ def layer_geometries(model: nn.Module, layers: list[OrthogonalConv2d], example: 
 
 def _to_meta(operator: Operator) -> Operator:
     """The operator without its numbers."""
-    return _with_real_tensor(operator, _real_tensor(operator).to("meta"))
+    return operator.with_tensors([tensor.to("meta") for tensor in operator.tensors()])
 
 
-def _real_tensor(operator: Operator) -> Tensor:
-    """The tensor that an operator consists of, complex ones as pairs of reals: not every transport knows complex."""
-    if isinstance(operator, Series):
-        return operator.skew.kernel
-    if isinstance(operator, Kernel):
-        return operator.kernel
-    if isinstance(operator, Spectrum):
-        return torch.view_as_real(operator.transfers)
-    raise TypeError(f"unknown operator {type(operator).__name__}")
+def _as_real(tensor: Tensor) -> Tensor:
+    """Complex numbers as pairs of reals: not every transport knows complex ones."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def _with_real_tensor(operator: Operator, tensor: Tensor) -> Operator:
-    if isinstance(operator, Series):
-        return dataclasses.replace(operator, skew=dataclasses.replace(operator.skew, kernel=tensor))
-    if isinstance(operator, Kernel):
-        return dataclasses.replace(operator, kernel=tensor)
-    if isinstance(operator, Spectrum):
-        return dataclasses.replace(operator, transfers=torch.view_as_complex(tensor.contiguous()))
-    raise TypeError(f"unknown operator {type(operator).__name__}")
+def _like(tensor: Tensor, template: Tensor) -> Tensor:
+    """The inverse of `_as_real` for a tensor of the template's kind."""
+    return torch.view_as_complex(tensor.contiguous()) if template.is_complex() else tensor

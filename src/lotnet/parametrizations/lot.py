@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
+from lotnet.kernels import dispatch
+from lotnet.kernels.spectrum_blocks import spectrum_blocks
 from lotnet.kernels.streams import concurrently
+from lotnet.linalg import polar_planes
 from lotnet.linalg.complex_layout import adjoint
-from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts
+from lotnet.linalg.fourier import distinct, distinct_parts, distinct_transfers, expand, joined_parts
 from lotnet.linalg.polar import accurate_polar, polar, sigma_min
 from lotnet.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.parametrizations.base import Geometry, Parametrization
@@ -45,13 +48,11 @@ class LOT(Parametrization):
 
     def polar_of_parts(self, v: Tensor) -> Tensor:  # f 1|2 o i
         """The same on tensor cores, in and out as real and imaginary parts."""
-        from lotnet.kernels import tensor_cores  # needs Triton, which comes with CUDA builds of PyTorch
-
         o, i = v.shape[-2:]
         lower = sigma_min(min(o, i), self.condition)
         if o <= i:
-            return tensor_cores.polar(v, lower, self.tolerance)
-        return adjoint(tensor_cores.polar(adjoint(v), lower, self.tolerance))
+            return polar_planes.polar(v, lower, self.tolerance)
+        return adjoint(polar_planes.polar(adjoint(v), lower, self.tolerance))
 
 
 # Below this many channels a batch of few real matrices costs more to start than it saves: they join the complex ones.
@@ -86,7 +87,7 @@ def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
     """
     if not layers:
         return []
-    fast = all(tensor_cores_allowed(weight) for _, weight, _ in layers)
+    fast = all(dispatch.tensor_cores_allowed(weight) for _, weight, _ in layers)
     split, polar_of, join = (parts, LOT.polar_of_parts, blocks) if fast else (matrices, LOT.polar, assembled)
     batches = [split(weight, geometry) for _, weight, geometry in layers]
     groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
@@ -103,12 +104,6 @@ def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
     return [join(factors, geometry) for factors, (_, _, geometry) in zip(batches, layers, strict=True)]
 
 
-def tensor_cores_allowed(like: Tensor) -> bool:
-    """Whether the caller lets products round to 11 bits (`torch.set_float32_matmul_precision`), on a GPU."""
-    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"  # the interface that always answers
-    return like.is_cuda and like.dtype == torch.float32 and allowed
-
-
 def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
     """`matrices`, real and imaginary parts apart: (f, 1, o, i) where they are real, else (f, 2, o, i)."""
     if geometry.kernel_size == 1:
@@ -120,9 +115,8 @@ def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
 
 def blocks(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
     """`assembled` from parts."""
-    from lotnet.kernels.spectrum_blocks import spread  # needs Triton, which comes with CUDA builds of PyTorch
-
     if geometry.kernel_size == 1:
         return Kernel(factors[0].view(geometry.out_channels, geometry.in_channels, 1, 1), geometry.padding_mode)
     reals, pairs = factors if len(factors) == 2 else (factors[0].new_empty(0), factors[0])
-    return Blocks(spread(reals, pairs, geometry.grid), geometry.grid)
+    index = distinct(geometry.grid, pairs.device)
+    return Blocks(spectrum_blocks(reals, pairs, index), geometry.grid)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lotnet.kernels import tensor_cores
+from lotnet.linalg import polar_planes
 from lotnet.linalg.polar import iterate, normalize, polar, pullback, sigma_min
 from lotnet.linalg.polynomials import schedule
 
@@ -37,7 +37,7 @@ def matrices(p: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
 def test_equals_the_plain_path_in_float32(dtype: torch.dtype, m: int, n: int, kind: str) -> None:
     v = example(kind, m, n, dtype)
-    w = tensor_cores.polar(parts(v), sigma_min(m, CONDITION), 1e-4, torch.float32)
+    w = polar_planes.polar(parts(v), sigma_min(m, CONDITION), 1e-4, torch.float32)
     assert (matrices(w) - polar(v, tolerance=1e-4, condition=CONDITION)).abs().max() < 1e-5
 
 
@@ -45,7 +45,7 @@ def test_equals_the_plain_path_in_float32(dtype: torch.dtype, m: int, n: int, ki
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
 def test_halves_keep_singular_values_at_most_one(dtype: torch.dtype, kind: str) -> None:
     v = example(kind, 9, 12, dtype)
-    w = tensor_cores.polar(parts(v), sigma_min(9, CONDITION), 1e-4)
+    w = polar_planes.polar(parts(v), sigma_min(9, CONDITION), 1e-4)
     values = torch.linalg.svdvals(matrices(w).to(torch.complex128))
     assert values.max() <= 1 + 1e-3
     if kind in ("random", "ill-conditioned"):  # inside the schedule's interval the last step is exact
@@ -62,7 +62,7 @@ def test_gradient_of_singular_matrices_is_finite(condition: float, m: int, n: in
     lost = u[:, :, -1:]
     for g in (torch.randn_like(v), lost @ torch.randn(2, 1, n, device=DEVICE), lost @ vh[:, :1], lost @ vh[:, -1:]):
         p = parts(v).requires_grad_()
-        matrices(tensor_cores.polar(p, sigma_min(m, condition), 1e-4)).backward(g)
+        matrices(polar_planes.polar(p, sigma_min(m, condition), 1e-4)).backward(g)
         assert p.grad is not None and p.grad.isfinite().all()
 
 
@@ -75,7 +75,7 @@ def test_gradient_beyond_its_condition_is_that_by_products(dtype: torch.dtype, m
     g = torch.randn_like(v)
     lower = sigma_min(m, 300.0)
     p = parts(v).requires_grad_()
-    matrices(tensor_cores.polar(p, lower, 1e-4, torch.float32)).backward(g)
+    matrices(polar_planes.polar(p, lower, 1e-4, torch.float32)).backward(g)
     wide = v.to(torch.complex128 if dtype.is_complex else torch.float64)
     x, scale, gram, square = normalize(wide)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-4), wants_inverse=m < n)
@@ -93,7 +93,7 @@ def test_gradient(dtype: torch.dtype, m: int, n: int, kind: str) -> None:
     v = example(kind, m, n, dtype)
     g = torch.randn_like(v) * 1e-6  # gradients are small, and halves end at 6e-8
     p = parts(v).requires_grad_()
-    matrices(tensor_cores.polar(p, sigma_min(m, CONDITION), 1e-4)).backward(g)
+    matrices(polar_planes.polar(p, sigma_min(m, CONDITION), 1e-4)).backward(g)
     assert p.grad is not None and p.grad.isfinite().all()
     if kind == "ill-conditioned":
         exact = v.detach().to(torch.complex128 if dtype.is_complex else torch.float64).requires_grad_()

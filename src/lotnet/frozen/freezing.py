@@ -1,0 +1,77 @@
+"""From an operator to the frozen module that stores it: a fixed function of the operator and the image's shape."""
+
+from functools import singledispatch
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotnet.frozen.base import Shape
+from lotnet.frozen.convolution import FrozenConvolution, FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.operators import Kernel, Operator, Series, Spectrum
+
+# Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
+# does not push the largest singular value above one (in float64 there is nothing to absorb).
+_SHRINK = 1 - 2.0**-20
+
+
+@singledispatch
+def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+    """Store a float64 operator for images of `shape` (i, h, w).
+
+    Any operator can be stored as its dense matrix, and so is a form that this function does not know. Forms with
+    something smaller register it: see below.
+    """
+    _, h, w = shape
+    matrix = _matrix(operator, shape)
+    tensors = {"matrix": matrix * _shrink(dtype), "bias": _bias(bias, len(matrix) // (h * w))}
+    return FrozenDense(dtype, {"height": h, "width": w}, tensors)
+
+
+@freeze_operator.register
+def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+    """Per frequency, unless the dense matrix has fewer entries than the real blocks: images of 2 x 2 pixels or less."""
+    _, h, w = shape
+    grid, transfers, shrink = operator.grid, operator.transfers, _shrink(dtype)
+    if (h * w) ** 2 <= 4 * grid.frequencies:
+        return freeze_operator.dispatch(Operator)(operator, shape, bias, dtype)
+    tensors = {"real": transfers.real * shrink, "imaginary": transfers.imag * shrink}
+    tensors["bias"] = _bias(bias, transfers.shape[1])
+    return FrozenSpectrum(dtype, {"height": h, "width": w, "padding": grid.padding}, tensors)
+
+
+@freeze_operator.register
+def _(operator: Kernel, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+    tensors = {"kernel": operator.kernel * _shrink(dtype), "bias": _bias(bias, operator.kernel.shape[0])}
+    return FrozenKernel(dtype, _kernel_settings(operator, shape), tensors)
+
+
+@freeze_operator.register
+def _(operator: Series, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+    settings = {"terms": operator.terms, "out_channels": operator.out_channels}
+    tensors = {"kernel": operator.skew.kernel, "bias": _bias(bias, operator.out_channels)}
+    return FrozenSeries(dtype, _kernel_settings(operator.skew, shape) | settings, tensors)
+
+
+def _shrink(dtype: torch.dtype) -> float:
+    return _SHRINK if dtype == torch.float32 else 1.0
+
+
+def _bias(bias: Tensor | None, channels: int) -> Tensor:
+    return torch.zeros(channels, dtype=torch.float64) if bias is None else bias
+
+
+def _matrix(operator: Operator, shape: Shape) -> Tensor:  # (o h w) x (i h w), pixels before channels
+    i, h, w = shape
+    impulses = torch.eye(i * h * w, dtype=torch.float64).view(-1, h, w, i).permute(0, 3, 1, 2)
+    return operator.apply(impulses).permute(0, 2, 3, 1).flatten(1).T
+
+
+def _kernel_settings(kernel: Kernel, shape: Shape) -> dict[str, Any]:
+    return {
+        "height": shape[1],
+        "width": shape[2],
+        "padding_mode": kernel.padding_mode,
+        "dilation": list(kernel.dilation),
+        "extra": list(kernel.extra),
+    }

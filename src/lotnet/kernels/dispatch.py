@@ -1,0 +1,42 @@
+"""What runs where: the one module that asks what hardware a tensor is on.
+
+Everything else asks by purpose. A new kind of device needs changes here and nowhere else.
+"""
+
+import torch
+from torch import Tensor
+
+from lotnet.kernels import chebyshev, householder, plain
+
+
+def reading_stalls(x: Tensor) -> bool:
+    """Whether looking at a value of `x` makes Python wait for all work queued before it."""
+    return x.is_cuda
+
+
+def products_are_cheap(x: Tensor) -> bool:
+    """Whether many matrix products take less time than one eigendecomposition of the same matrices."""
+    return x.is_cuda
+
+
+def permutes_in_one_pass(x: Tensor) -> bool:
+    """Whether a permuted copy of `x` is fast. A CPU is twice as fast in two steps that each move whole rows."""
+    return x.is_cuda
+
+
+def tensor_cores_allowed(x: Tensor) -> bool:
+    """Whether the caller lets float32 products round to 11 bits (`torch.set_float32_matmul_precision`), on a GPU."""
+    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"  # the interface that always answers
+    return x.is_cuda and x.dtype == torch.float32 and allowed
+
+
+def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
+    """Householder activation: `z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another."""
+    fused = x.is_cuda and x.dtype == torch.float32
+    return householder.reflect(x, normals) if fused else plain.reflect(x, normals.to(x.dtype))
+
+
+def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
+    """`s + momentum (s - before) + gain (k - product + product*)`: see `plain.chebyshev_update`."""
+    update = chebyshev.chebyshev_update if s.is_cuda else plain.chebyshev_update
+    return update(s, before, k, product, momentum, gain)

@@ -1,0 +1,40 @@
+"""The contract of an operator: a linear map of images that knows how to be applied, moved and rebuilt."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class Operator(ABC):
+    """A real linear map from images b i h w to images b o h w.
+
+    Invariants, tested over every form:
+
+    * `apply` is differentiable in the image and in the operator's tensors;
+    * `tensors()` is all of its numbers, real or complex, and `with_tensors` rebuilds the same operator from them;
+    * `to` changes precision or place of all of them, complex ones to the complex type of that precision;
+    * it can be frozen: `lotnet.frozen.freezing.freeze_operator` stores any form as its dense matrix, unless a form
+      registers something smaller there.
+    """
+
+    @abstractmethod
+    def apply(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]: ...
+
+    @abstractmethod
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        """The operator with other numbers, in the order of `tensors()`."""
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Self:
+        """The operator on `device`, in the real precision `dtype`."""
+        moved = (t.to(device, dtype.to_complex() if t.is_complex() else dtype) for t in self.tensors())
+        return self.with_tensors(tuple(moved))
+
+    def norm_matrices(self) -> Tensor | None:  # f o i, real
+        """Matrices whose largest norm bounds the operator's; None where the form has none."""
+        return None

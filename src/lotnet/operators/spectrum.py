@@ -1,0 +1,51 @@
+"""Operators that are one matrix per frequency."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from torch import Tensor
+
+from lotnet.linalg.complex_layout import real_blocks
+from lotnet.linalg.fourier import Grid, convolve
+from lotnet.operators.base import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum(Operator):
+    """One complex matrix per frequency of the half spectrum of `grid`."""
+
+    transfers: Tensor  # f o i
+    grid: Grid
+
+    def apply(self, x: Tensor) -> Tensor:
+        return convolve(x, real_blocks(self.transfers), self.grid)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.transfers,)
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        return replace(self, transfers=tensors[0])
+
+    def norm_matrices(self) -> Tensor:
+        return real_blocks(self.transfers)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Operator):
+    """A `Spectrum` in the form that is applied, as the fast training path makes it."""
+
+    blocks: Tensor  # f 2o 2i
+    grid: Grid
+
+    def apply(self, x: Tensor) -> Tensor:
+        return convolve(x, self.blocks, self.grid)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.blocks,)
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        return replace(self, blocks=tensors[0])
+
+    def norm_matrices(self) -> Tensor:
+        return self.blocks
