@@ -13,9 +13,8 @@ import contextlib
 import copy
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset, Split, validation_split
+from lotnet.data import Batches, Dataset, Shard, Split, validation_split
 from lotnet.errors import InputError
 from lotnet.files import exclusive_lock
 from lotnet.models import parameter_count
@@ -229,17 +228,21 @@ def _grouped(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthog
 def _batches(config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Split | None) -> tuple[Batches, Batches]:
     """Training batches, and validation batches: those held out, or 5 % of the training images, always the same."""
     training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
-    here: dict[str, Any] = {
-        "device": fabric.device,
-        "dtype": torch.float64 if config.trainer.precision == "double" else torch.float32,
-        "rank": fabric.global_rank,
-        "world_size": fabric.world_size,
-    }
-    size, change = config.trainer.batch_size, dataset.augmentation
-    random: dict[str, Any] = {"padding": change.padding, "flip": change.flip, "distort": config.data.distort}
+    device, shard = fabric.device, Shard(fabric.global_rank, fabric.world_size)
+    dtype = torch.float64 if config.trainer.precision == "double" else torch.float32
+    size, augmentation = config.trainer.batch_size, replace(dataset.augmentation, distort=config.data.distort)
     return (
-        Batches(training, size, seed=config.seed, drop_last=True, **random, **here),
-        Batches(validation, size, augment=False, shuffle=False, **here),
+        Batches(
+            training,
+            size,
+            seed=config.seed,
+            augmentation=augmentation,
+            device=device,
+            dtype=dtype,
+            shard=shard,
+            drop_last=True,
+        ),
+        Batches(validation, size, device=device, dtype=dtype, shard=shard),
     )
 
 

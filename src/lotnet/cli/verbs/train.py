@@ -13,7 +13,7 @@ from rich.table import Table
 
 from lotnet.cli.arguments import Parser, flatten
 from lotnet.config import RunConfig, add_settings, from_namespace, kinds_in, read_recipe, recipes
-from lotnet.data import Batches, Dataset, validation_split
+from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.runs.data import image_spec, load_data
@@ -117,12 +117,9 @@ def test_accuracy(run: Run, dataset: Dataset, fabric: Fabric) -> Accuracy:
     batches = Batches(
         dataset.test,
         run.config.trainer.batch_size,
-        augment=False,
-        shuffle=False,
         device=fabric.device,
         dtype=next(model.parameters()).dtype,
-        rank=fabric.global_rank,
-        world_size=fabric.world_size,
+        shard=Shard(fabric.global_rank, fabric.world_size),
     )
     return evaluate(model, batches, RADII, fabric)
 
