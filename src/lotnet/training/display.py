@@ -36,7 +36,7 @@ class Display:
         )
         name = f"epoch {epoch + 1}/{epochs}"
         # Where Triton finds nothing compiled for this GPU yet, that takes most of a minute.
-        text = "first steps; kernels may be compiled" if fabric.device.type == "cuda" else ""
+        text = "first steps; kernels may be compiled" if fabric.device.type != "cpu" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
         self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
 

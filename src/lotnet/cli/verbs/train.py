@@ -20,7 +20,7 @@ from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run, fresh_path
 from lotnet.selftraining.plan import FILE
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
-from lotnet.training.launch import destroy_process_group, make_fabric, on_rank_zero
+from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
 from lotnet.training.loop import train
 from lotnet.training.signals import Interrupted
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         _print_model(config, console, options.json)
         return 0
     fabric = make_fabric(config.trainer, options.device)
-    fabric.launch()
+    launch(fabric)
     dataset = load_data(config)
     check(config, dataset)
     run = _run_directory(options, config, recipe, fabric)
@@ -121,7 +121,8 @@ def test_accuracy(run: Run, dataset: Dataset, fabric: Fabric) -> Accuracy:
         dtype=next(model.parameters()).dtype,
         shard=Shard(fabric.global_rank, fabric.world_size),
     )
-    return evaluate(model, batches, RADII, fabric)
+    with cpu_threads(run.config.trainer.threads):
+        return evaluate(model, batches, RADII, fabric)
 
 
 def _parser(kinds: dict[str, str]) -> Parser:
