@@ -50,7 +50,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """Plain cross-entropy."""
+    """Cross-entropy."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -123,7 +123,7 @@ class EMMA(Loss):
     """Cross-entropy on logits moved as far as a perturbation could move them, each wrong class by its own share."""
 
     radius: float = 108 / 255
-    """eps in pixels, reached at half of the training and kept."""
+    """eps in pixels, reached halfway through the run and kept."""
     temperature: float = 0.25
     """T, as in OffsetCrossEntropy; 1 in logits for pixels of standard deviation 0.25."""
 

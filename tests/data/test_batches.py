@@ -157,7 +157,7 @@ def test_refusals():
         Batches(SMALL, 16, augmentation=AUGMENTATION)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_same_on_cuda(dtype):
     here, there = (

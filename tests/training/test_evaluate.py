@@ -1,4 +1,4 @@
-"""The plain certificate, and the arithmetic that evaluation runs in."""
+"""The standard certificate, and the arithmetic that evaluation runs in."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A training that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
+"""A run that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
 
 import json
 import random
@@ -143,7 +143,7 @@ def test_a_run_that_another_process_trains_is_left_alone(
         finally:
             other.kill()
     assert_same(reference, run)
-    assert main(["train", "--resume", str(run)]) == 0  # the claim died with the process
+    assert main(["train", "--resume", str(run)]) == 0  # the lock died with the process
 
 
 def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path) -> None:

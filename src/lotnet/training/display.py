@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live bar on a terminal, a line an epoch elsewhere, curves in TensorBoard."""
+"""Progress display of a training run: a live bar on a terminal, else a line per epoch; curves in TensorBoard."""
 
 import time
 from pathlib import Path
@@ -13,12 +13,12 @@ from lotnet.training.evaluate import Accuracy
 
 
 class Display:
-    """Of the first process; the others stay silent."""
+    """Progress display of the first process; the others stay silent."""
 
     def __init__(
         self, console: Console, folder: Path, epochs: int, steps: int, epoch: int, step: int, fabric: Fabric
     ) -> None:
-        """`steps` in each of `epochs`; training goes on from `step` of `epoch`. TensorBoard writes into the folder."""
+        """Training continues at `step` of `epoch`; each of `epochs` has `steps`. TensorBoard writes into the folder."""
         self._console = console
         self._speak = fabric.is_global_zero
         self._epochs, self._steps = epochs, steps

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import distributed
 
 from lotnet.config import TrainerConfig
