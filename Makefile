@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The virtual environment belongs to these files: it is renewed when one of them changes.
 STAMP := .venv/installed
 
-.PHONY: test lint types demo falsify slow clean
+.PHONY: test lint types demo falsify slow gpu clean
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -28,6 +28,9 @@ demo: $(STAMP)
 falsify: $(STAMP)
 	$(BIN)/python tests/falsification/run.py --networks 1000 --certificates 100000
 	$(BIN)/python tests/linalg/oracle.py 10000
+
+gpu: $(STAMP)
+	$(BIN)/pytest -m gpu
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from lotnet.data import Batches, Split
+from lotnet.data import Augmentation, Batches, Split
 
 
 def loop(split: Split, batch_size: int, device: str, padding: int = 4) -> Iterator[tuple[Tensor, Tensor]]:
@@ -66,7 +66,7 @@ def main() -> None:
     images = torch.randint(0, 256, (args.images, 3, 32, 32), dtype=torch.uint8, generator=generator)
     split = Split(images, torch.randint(0, 10, (args.images,), generator=generator))
     part = split.select(slice(args.loop_images))
-    ours = Batches(split, args.batch_size, device=args.device, drop_last=True)
+    ours = Batches(split, args.batch_size, seed=0, augmentation=Augmentation(), device=args.device, drop_last=True)
 
     fast = min(seconds_per_batch(ours.epoch(e), args.device) for e in range(args.repeats))
     slow = min(seconds_per_batch(loop(part, args.batch_size, args.device), args.device) for _ in range(args.repeats))

@@ -19,6 +19,15 @@ from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip tests that need a GPU where there is none, unless they are asked for by `-m gpu`: then they fail."""
+    if torch.cuda.is_available() or config.option.markexpr == "gpu":
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU: make gpu"))
+
+
 @pytest.fixture(scope="session")
 def model() -> FrozenModel:
     """For digits, untrained; as small as has a spectrum, an average pool and a last layer with normalised rows.

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotnet.errors import InputError
+
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:  # b c, b -> b
     """Logit of the label minus the largest other one: negative where the prediction is wrong."""
@@ -36,9 +38,9 @@ class Loss(ABC):
         for setting in fields(self):
             name, value = setting.name, getattr(self, setting.name)
             if name == "temperature" and value <= 0:
-                raise ValueError(f"loss.temperature must be positive, not {value}")
+                raise InputError(f"loss.temperature must be positive, not {value}")
             if not isinstance(value, str) and value < 0:
-                raise ValueError(f"loss.{name} must be at least 0, not {value}")
+                raise InputError(f"loss.{name} must be at least 0, not {value}")
 
     @abstractmethod
     def __call__(
@@ -48,7 +50,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
-    """Plain cross-entropy."""
+    """Cross-entropy."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -68,7 +70,7 @@ class CReg(Loss):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.on not in ("radius", "margin"):
-            raise ValueError(f"CReg works on the radius or the margin, not on {self.on!r}")
+            raise InputError(f"CReg works on the radius or the margin, not on {self.on!r}")
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -121,7 +123,7 @@ class EMMA(Loss):
     """Cross-entropy on logits moved as far as a perturbation could move them, each wrong class by its own share."""
 
     radius: float = 108 / 255
-    """eps in pixels, reached at half of the training and kept."""
+    """eps in pixels, reached halfway through the run and kept."""
     temperature: float = 0.25
     """T, as in OffsetCrossEntropy; 1 in logits for pixels of standard deviation 0.25."""
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lotnet.data import Batches, Split
+from lotnet.data import Augmentation, Batches, Split
 from lotnet.data.augment import distorted
 from lotnet.data.batches import to_unit
 
@@ -61,9 +61,10 @@ def test_a_grey_picture_has_no_colour_afterwards() -> None:
 def test_batches_distort_when_asked_and_only_in_training() -> None:
     generator = torch.Generator().manual_seed(0)
     split = Split(torch.randint(0, 256, (64, 3, 8, 8), generator=generator, dtype=torch.uint8), torch.arange(64))
-    plain, distort = (next(Batches(split, 64, padding=0, flip=False, distort=on).epoch(3)) for on in (False, True))
+    augmentations = [Augmentation(padding=0, flip=False, distort=on) for on in (False, True)]
+    plain, distort = (next(Batches(split, 64, seed=0, augmentation=a).epoch(3)) for a in augmentations)
     assert torch.equal(plain[1], distort[1])
     same = (plain[0] == distort[0]).flatten(1).all(dim=1)
     assert 16 <= same.sum() <= 48
-    images, labels = next(Batches(split, 64, augment=False, shuffle=False, distort=True).epoch(3))
+    images, labels = next(Batches(split, 64).epoch(3))
     assert torch.equal(images, to_unit(split.images)) and torch.equal(labels, split.labels)

@@ -1,4 +1,4 @@
-"""Batches: the same for any number of processes and from any step, and truly crops of the framed image."""
+"""Batches: the same for any number of processes and from any step; every image is a crop of its padded original."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_data import random_split
 
-from lotnet.data import Batches, Split, to_unit
+from lotnet.data import Augmentation, Batches, Shard, Split, to_unit
 from lotnet.data.batches import crop
 from lotnet.errors import InputError
 
+AUGMENTATION = Augmentation(padding=4, flip=True)
 SMALL = random_split(50, 5, (3, 8, 8))
 
 
@@ -37,7 +38,7 @@ def test_shapes_types_and_length():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_pixels_are_in_the_unit_interval(dtype):
-    images, _ = joined(Batches(SMALL, 16, dtype=dtype))
+    images, _ = joined(Batches(SMALL, 16, seed=0, augmentation=AUGMENTATION, dtype=dtype))
     assert images.dtype == dtype
     assert images.min() == 0
     assert images.max() == 1
@@ -51,7 +52,7 @@ def test_to_unit_is_level_over_255_rounded_once(dtype):
 
 
 def test_every_sample_once_per_epoch_in_a_new_order():
-    batches = Batches(numbered(50), 16)
+    batches = Batches(numbered(50), 16, seed=0)
     first, second = joined(batches, 0)[1], joined(batches, 1)[1]
     assert first.sort().values.tolist() == second.sort().values.tolist() == list(range(50))
     assert not torch.equal(first, second)
@@ -59,14 +60,14 @@ def test_every_sample_once_per_epoch_in_a_new_order():
 
 
 def test_measuring_keeps_order_and_pixels():
-    images, labels = joined(Batches(SMALL, 16, augment=False, shuffle=False), epoch=3)
+    images, labels = joined(Batches(SMALL, 16), epoch=3)
     assert torch.equal(images, to_unit(SMALL.images))
     assert torch.equal(labels, SMALL.labels)
 
 
 def test_seed_and_epoch_decide_alone():
     def draw(seed, epoch):
-        return joined(Batches(SMALL, 16, seed=seed), epoch)[0]
+        return joined(Batches(SMALL, 16, seed=seed, augmentation=AUGMENTATION), epoch)[0]
 
     assert torch.equal(draw(3, 2), draw(3, 2))
     assert not torch.equal(draw(3, 2), draw(4, 2))
@@ -75,24 +76,24 @@ def test_seed_and_epoch_decide_alone():
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 @pytest.mark.parametrize("drop_last", [True, False])
-def test_shares_joined_by_rank_are_the_global_batch(world_size, drop_last):
-    options = {"seed": 1, "padding": 2, "drop_last": drop_last}
+def test_shards_joined_by_rank_are_the_global_batch(world_size, drop_last):
+    options = {"seed": 1, "augmentation": Augmentation(padding=2), "drop_last": drop_last}
     alone = Batches(SMALL, 12, **options)
-    ranks = [Batches(SMALL, 12, rank=r, world_size=world_size, **options) for r in range(world_size)]
+    ranks = [Batches(SMALL, 12, shard=Shard(r, world_size), **options) for r in range(world_size)]
     assert {len(batches) for batches in ranks} == {len(alone)}
-    for whole, *shares in zip(alone.epoch(5), *(batches.epoch(5) for batches in ranks), strict=True):
+    for whole, *shards in zip(alone.epoch(5), *(batches.epoch(5) for batches in ranks), strict=True):
         for part in range(2):
-            assert torch.equal(torch.cat([share[part] for share in shares]), whole[part])
-        sizes = [len(labels) for _, labels in shares]
+            assert torch.equal(torch.cat([shard[part] for shard in shards]), whole[part])
+        sizes = [len(labels) for _, labels in shards]
         assert max(sizes) - min(sizes) <= (0 if drop_last else 1)
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 4), st.integers(0, 3), st.integers(0, 2**63 - 1))
 def test_resuming_within_an_epoch(start, epoch, seed):
-    batches = Batches(SMALL, 12, seed=seed)
+    batches = Batches(SMALL, 12, seed=seed, augmentation=AUGMENTATION)
     whole = list(batches.epoch(epoch))[start:]
-    resumed = list(Batches(SMALL, 12, seed=seed).epoch(epoch, start_step=start))
+    resumed = list(Batches(SMALL, 12, seed=seed, augmentation=AUGMENTATION).epoch(epoch, start_step=start))
     assert len(whole) == len(resumed)
     for one, other in zip(whole, resumed, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
@@ -100,25 +101,25 @@ def test_resuming_within_an_epoch(start, epoch, seed):
 
 def test_a_sample_s_augmentation_does_not_depend_on_the_batch_size():
     def by_sample(batch_size):
-        images, labels = joined(Batches(numbered(50), batch_size, seed=2), 1)
+        images, labels = joined(Batches(numbered(50), batch_size, seed=2, augmentation=AUGMENTATION), 1)
         return images[labels.argsort()]
 
     assert torch.equal(by_sample(50), by_sample(7))
 
 
-def test_every_image_is_a_crop_of_its_frame_perhaps_mirrored():
+def test_every_image_is_a_crop_of_its_padded_original_mirrored_or_not():
     padding, split = 2, numbered(200)
     seen = set()
-    for images, labels in Batches(split, 64, seed=1, padding=padding).epoch(0):
+    for images, labels in Batches(split, 64, seed=1, augmentation=Augmentation(padding)).epoch(0):
         for image, label in zip(images, labels.tolist(), strict=True):
-            frame = F.pad(to_unit(split.images[label]), (padding,) * 4)
+            padded = F.pad(to_unit(split.images[label]), (padding,) * 4)
             matches = {
                 (row, column, mirrored)
                 for row in range(2 * padding + 1)
                 for column in range(2 * padding + 1)
                 for mirrored in (False, True)
                 if torch.equal(
-                    frame[:, row : row + 8, column : column + 8],
+                    padded[:, row : row + 8, column : column + 8],
                     image.flip(-1) if mirrored else image,
                 )
             }
@@ -129,12 +130,12 @@ def test_every_image_is_a_crop_of_its_frame_perhaps_mirrored():
 
 def test_padding_and_flip_alone():
     split = numbered(50)
-    images, labels = joined(Batches(split, 50, padding=0, flip=False))
+    images, labels = joined(Batches(split, 50, seed=0, augmentation=Augmentation(0, flip=False)))
     assert torch.equal(images, to_unit(split.images[labels]))
-    images, labels = joined(Batches(split, 50, padding=0))
-    plain = to_unit(split.images[labels])
-    mirrored = (images == plain.flip(-1)).flatten(1).all(1)
-    assert torch.equal(images[~mirrored], plain[~mirrored])
+    images, labels = joined(Batches(split, 50, seed=0, augmentation=Augmentation(0)))
+    original = to_unit(split.images[labels])
+    mirrored = (images == original.flip(-1)).flatten(1).all(1)
+    assert torch.equal(images[~mirrored], original[~mirrored])
     assert 10 < mirrored.sum() < 40
 
 
@@ -147,16 +148,20 @@ def test_crop_corners():
 
 def test_refusals():
     with pytest.raises(InputError, match="positive multiple of 3 processes"):
-        Batches(SMALL, 16, world_size=3)
+        Batches(SMALL, 16, shard=Shard(0, 3))
     with pytest.raises(InputError, match="positive multiple"):
         Batches(SMALL, 0)
     with pytest.raises(InputError, match="50 images do not fill one batch of 64: lower the batch size"):
         Batches(SMALL, 64, drop_last=True)
+    with pytest.raises(InputError, match="no seed: give them one, or leave the augmentation out"):
+        Batches(SMALL, 16, augmentation=AUGMENTATION)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_same_on_cuda(dtype):
-    here, there = (joined(Batches(SMALL, 16, seed=1, device=d, dtype=dtype), 2) for d in ("cpu", "cuda"))
+    here, there = (
+        joined(Batches(SMALL, 16, seed=1, augmentation=AUGMENTATION, device=d, dtype=dtype), 2) for d in ("cpu", "cuda")
+    )
     for one, other in zip(here, there, strict=True):
         assert torch.equal(one, other.cpu())

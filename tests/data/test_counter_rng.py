@@ -47,7 +47,7 @@ def test_keys_give_unrelated_streams(other):
     assert abs((one[1:] * one[:-1]).mean()) < 5 / 50_000**0.5
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_same_on_cuda():
     index = torch.arange(100_000)
     assert torch.equal(bits(index, 5, 6).cuda(), bits(index.cuda(), 5, 6))

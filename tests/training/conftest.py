@@ -1,4 +1,4 @@
-"""One uninterrupted training for all tests that compare with it."""
+"""One uninterrupted run for all tests that compare with it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small trainings, in this process or another, and what they left behind."""
+"""Small training runs, in this process or another, and what they left behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Work that a training does not wait for."""
+"""Work that training does not wait for."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""What a person sees of a training."""
+"""What a person sees of a training run."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The plain certificate, and the arithmetic that evaluation runs in."""
+"""The standard certificate, and the arithmetic that evaluation runs in."""
 
 import math
 
@@ -58,7 +58,7 @@ def test_pixels() -> None:
 def test_accuracies_by_hand() -> None:
     dataset = load("digits")
     model = LipConvnet(channels=4).build(image_spec(dataset))
-    batches = Batches(dataset.test, 100, augment=False, shuffle=False)
+    batches = Batches(dataset.test, 100)
     radii = (0.0, 0.01, 0.02)
     found = evaluate(model, batches, radii, Fabric(accelerator="cpu", devices=1))
     assert model.training

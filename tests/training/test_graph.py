@@ -13,7 +13,7 @@ from lotnet.training.graph import RecordedGradients
 IMAGES = ImageSpec(3, 8, 8, 10, (0.5, 0.5, 0.5), 0.25)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("head", ["orthogonal", "lln"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_can_be_recorded(name: str, head: str) -> None:

@@ -1,4 +1,4 @@
-"""A training that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
+"""A run that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
 
 import json
 import random
@@ -15,7 +15,7 @@ import torch
 from lotnet.cli.main import main
 from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.runs.checkpoint import Checkpoints, read, write
-from lotnet.training import loop
+from lotnet.training import step
 from runs import TINY, assert_same, finish, lotnet, start
 
 
@@ -46,7 +46,7 @@ def test_killed_at_twenty_random_moments(reference: Path, tmp_path: Path, seed: 
     kill_and_resume(reference, tmp_path / "run", random.Random(100 + seed).uniform(0, 2.5))
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, signum: signal.Signals) -> None:
     run = tmp_path / "run"
     process = start("train", *TINY, "--out", str(run))
@@ -62,7 +62,7 @@ def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, s
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers are orthogonalised together on the CPU, too."""
-    monkeypatch.setattr(loop, "_grouped", lambda model, example, fabric: GroupedOrthogonalization(model, example))
+    monkeypatch.setattr(step, "group_layers", lambda model, example, fabric: GroupedOrthogonalization(model, example))
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -143,7 +143,7 @@ def test_a_run_that_another_process_trains_is_left_alone(
         finally:
             other.kill()
     assert_same(reference, run)
-    assert main(["train", "--resume", str(run)]) == 0  # the claim died with the process
+    assert main(["train", "--resume", str(run)]) == 0  # the lock died with the process
 
 
 def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
-from lotnet.data.batches import Batches, to_unit
+from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.images import decode
 from lotnet.data.source import Source
@@ -20,6 +20,7 @@ __all__ = [
     "Augmentation",
     "Batches",
     "Dataset",
+    "Shard",
     "Source",
     "Split",
     "decode",

@@ -23,10 +23,14 @@ from lotnet.errors import InputError
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What random change leaves a label true: shifts of up to `padding` pixels, and mirroring if `flip`."""
+    """Random changes of an image that keep its label."""
 
     padding: int = 4
+    """Largest shift, in pixels: the image is padded with this many zeros, then cropped."""
     flip: bool = True
+    """Mirror every second image."""
+    distort: bool = False
+    """Change shape and color of every second image."""
 
 
 AUGMENTATION = {

@@ -1,4 +1,4 @@
-"""Work that a training does not wait for."""
+"""Work that training does not wait for."""
 
 from collections import deque
 from collections.abc import Callable

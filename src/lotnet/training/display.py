@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live bar on a terminal, a line an epoch elsewhere, curves in TensorBoard."""
+"""Progress display of a training run: a live bar on a terminal, else a line per epoch; curves in TensorBoard."""
 
 import time
 from pathlib import Path
@@ -13,12 +13,12 @@ from lotnet.training.evaluate import Accuracy
 
 
 class Display:
-    """Of the first process; the others stay silent."""
+    """Progress display of the first process; the others stay silent."""
 
     def __init__(
         self, console: Console, folder: Path, epochs: int, steps: int, epoch: int, step: int, fabric: Fabric
     ) -> None:
-        """`steps` in each of `epochs`; training goes on from `step` of `epoch`. TensorBoard writes into the folder."""
+        """Training continues at `step` of `epoch`; each of `epochs` has `steps`. TensorBoard writes into the folder."""
         self._console = console
         self._speak = fabric.is_global_zero
         self._epochs, self._steps = epochs, steps
@@ -36,7 +36,7 @@ class Display:
         )
         name = f"epoch {epoch + 1}/{epochs}"
         # Where Triton finds nothing compiled for this GPU yet, that takes most of a minute.
-        text = "first steps; kernels may be compiled" if fabric.device.type == "cuda" else ""
+        text = "first steps; kernels may be compiled" if fabric.device.type != "cpu" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
         self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
 

@@ -1,4 +1,4 @@
-"""Clean and certified accuracy, by the literature's certificate."""
+"""Clean and certified accuracy, by the standard certificate."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,14 @@ RADII = (36 / 255, 72 / 255, 108 / 255)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Parts of the images in [0, 1]. `certified` has one entry for each radius asked for."""
+    """Clean and certified accuracy in [0, 1]; `certified` maps each requested radius to one."""
 
     images: int
     clean: float
     certified: dict[float, float]
 
     def by_name(self) -> dict[str, float]:
-        """Certified accuracies, by radius as the literature writes it."""
+        """Return certified accuracies by radius, written as in papers (36/255)."""
         return {in_255ths(radius): value for radius, value in self.certified.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Accuracy:
 
 
 def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], fabric: Fabric) -> Accuracy:
-    """In `eval()` mode and IEEE arithmetic. Each process measures its share of every batch; all learn the total."""
+    """Measure accuracy in `eval()` mode and IEEE arithmetic. Each process takes its shards; all get the total."""
     lipschitz = pixel_lipschitz(model)
     was_training = model.training
     model.eval()
@@ -54,7 +54,7 @@ def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], f
 
 
 def over_processes(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
-    """The sum, mean or max over all processes."""
+    """Return the sum, mean or max of a tensor over all processes."""
     result = fabric.all_reduce(tensor, reduce_op=operation)
     assert isinstance(result, Tensor)
     return result

@@ -3,7 +3,8 @@
 A deep network of small layers launches thousands of short kernels a step; recorded, they cost what they compute.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,8 @@ class RecordedGradients:
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float) -> Tensor:
         if self._graph is None:
-            self._record(images, labels)
+            with _without_stream_warnings():
+                self._record(images, labels)
         assert self._graph is not None
         self._images.copy_(images)
         self._labels.copy_(labels)
@@ -39,9 +41,7 @@ class RecordedGradients:
         self._images, self._labels = images.clone(), labels.clone()
         self._progress = torch.zeros((), device=images.device)
         buffers = [buffer.clone() for buffer in self._model.buffers()]
-        # Warming up and recording have streams of their own, and each is waited for: what autograd warns of is meant.
-        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-        aside = torch.cuda.Stream(images.device)
+        aside = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream(images.device))
         with torch.cuda.stream(aside):
             for _ in range(_WARM_UP):
@@ -60,3 +60,16 @@ class RecordedGradients:
     def _clear(self) -> None:
         for parameter in self._model.parameters():
             parameter.grad = None
+
+
+@contextmanager
+def _without_stream_warnings() -> Iterator[None]:
+    """Warming up and recording use streams of their own, and each is waited for: autograd need not warn of that.
+
+    PyTorch cannot be asked for this setting: afterwards it has PyTorch's default.
+    """
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    try:
+        yield
+    finally:
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(True)

@@ -1,25 +1,29 @@
-"""Devices and processes, by Lightning Fabric."""
+"""Devices, processes and threads: choosing them, and working in step."""
 
 import logging
 import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import distributed
 
 from lotnet.config import TrainerConfig
 from lotnet.errors import InputError
+from lotnet.files import exclusive_lock
+from lotnet.training.signals import Interrupted
 
 T = TypeVar("T")
 
 
 def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
-    """Not launched yet. Under torchrun the number of processes is torchrun's, otherwise the configuration's."""
+    """Make a Fabric for `launch`. Under torchrun, torchrun sets the number of processes; otherwise `trainer` does."""
     accelerator, index = _parse(device)
     processes, nodes = trainer.devices, trainer.nodes
     if distributed.is_torchelastic_launched():
@@ -38,11 +42,7 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         raise InputError(f"--device {device} is one device: use --device cuda for {processes * nodes} processes")
     # Every process keeps its own buffers, which are equal, since Centering takes its means over all of them.
     strategy = DDPStrategy(broadcast_buffers=False) if processes * nodes > 1 else "auto"
-    logging.getLogger("lightning_fabric").setLevel(
-        logging.WARNING
-    )  # its advice to set TF32, which the loop does itself
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # advice on precision and workers that does not apply here
+    with _without_advice():
         return Fabric(
             accelerator=accelerator,
             devices=processes if index is None else [index],
@@ -52,14 +52,60 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         )
 
 
+def launch(fabric: Fabric) -> None:
+    """Start the other processes, if there are any."""
+    with _without_advice():
+        fabric.launch()
+
+
+def on_one_gpu(fabric: Fabric) -> bool:
+    """Whether the run has one process, and that a GPU."""
+    return fabric.device.type == "cuda" and fabric.world_size == 1
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """Let PyTorch use `count` threads on the CPU, or as many as before for None; the former number comes back."""
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def leave_together(fabric: Fabric) -> Iterator[None]:
+    """Make all processes leave at once, also after a request to stop.
+
+    The others read next what the first process has written, and torchrun kills a process that still writes when
+    another one has ended. After an error nobody waits.
+    """
+    try:
+        yield
+    except Interrupted:
+        fabric.barrier()
+        raise
+    fabric.barrier()
+
+
+@contextmanager
+def lock_on_rank_zero(fabric: Fabric, path: Path) -> Iterator[None]:
+    """Hold the exclusive lock of a folder in the first process, for all processes."""
+    with ExitStack() as held:
+        on_rank_zero(fabric, lambda: held.enter_context(exclusive_lock(path)))
+        yield
+
+
 def destroy_process_group() -> None:
-    """Once all processes are done: one that ends with its connections open may abort instead."""
+    """Close the connections once all processes are done: one that ends with them open may abort instead."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def on_rank_zero(fabric: Fabric, action: Callable[[], T]) -> T:
-    """What the first process's `action` returns, for all. If it fails, it says so and the others end quietly."""
+    """Return what `action` returns in the first process, in all. If it fails, that one says so; the others exit."""
     found: T | None = None
     problem = ""
     if fabric.is_global_zero:
@@ -73,6 +119,20 @@ def on_rank_zero(fabric: Fabric, action: Callable[[], T]) -> T:
     if problem:
         raise SystemExit(2)
     return cast(T, found)
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Silence Fabric's advice on TF32, which the training step sets itself, and on workers, which do not exist here."""
+    logger = logging.getLogger("lightning_fabric")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _parse(device: str) -> tuple[str, int | None]:

@@ -1,4 +1,4 @@
-"""Optimisers and schedules. The learning rate is a function of progress alone, so resuming needs no state for it."""
+"""Optimizers and schedules. The learning rate is a function of progress alone, so resuming needs no state for it."""
 
 import math
 
@@ -22,7 +22,7 @@ def make_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Opt
 
 
 def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """At `progress` in [0, 1) of the training."""
+    """Return the learning rate at `progress` in [0, 1) of the run."""
     if config.schedule == "multistep":
         return config.lr * (1.0 if progress < 1 / 2 else 0.1 if progress < 3 / 4 else 0.01)
     if config.schedule == "onecycle":

@@ -1,8 +1,16 @@
-"""Ctrl-C and SIGTERM as a request that the loop answers between two steps."""
+"""Ctrl-C, SIGTERM and SIGHUP as a request that the loop answers between two steps."""
 
 import signal
 from types import FrameType
 from typing import Self
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask a run to stop. SIGHUP is not one where it is ignored, as under nohup."""
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
+    return tuple(signals)
 
 
 class Interrupted(Exception):
@@ -20,7 +28,7 @@ class StopRequest:
         self.signal = 0
 
     def __enter__(self) -> Self:
-        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {s: signal.signal(s, self._note) for s in stop_signals()}
         return self
 
     def __exit__(self, *_: object) -> None:

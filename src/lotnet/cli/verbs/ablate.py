@@ -22,7 +22,7 @@ from lotnet.paper.ablations import ABLATIONS, BASE, PAPER_RECIPE, Ablation
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import FORMAT, Run
 from lotnet.training.evaluate import RADII
-from lotnet.training.launch import make_fabric
+from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
 from lotnet.training.signals import Interrupted
 
@@ -118,7 +118,7 @@ def _finish(run: Run, device: str, console: Console) -> None:
         console.print(f"{run.path} is done already", soft_wrap=True, highlight=False)
         return
     fabric = make_fabric(run.config.trainer, device)
-    fabric.launch()
+    launch(fabric)
     console.print(f"training {run.path} on {fabric.device}", soft_wrap=True, highlight=False)
     train(run, load_data(run.config), fabric, console)
     opened = load_model(str(run.path))

@@ -29,9 +29,9 @@ from lotnet.selftraining import tables as selftrain_tables
 from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, SelfTrainingConfig, divide, from_elsewhere
 from lotnet.selftraining.theorems import measure, statements
 from lotnet.training.evaluate import RADII
-from lotnet.training.launch import make_fabric
+from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
-from lotnet.training.signals import Interrupted
+from lotnet.training.signals import Interrupted, stop_signals
 
 FORMAT = 1
 RESULT = "selftraining.json"
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     fabric = make_fabric(plan.training.trainer, options.device)
     if fabric.world_size > 1:
         raise InputError("self-training runs in one process: start it without torchrun")
-    fabric.launch()
+    launch(fabric)
     dataset = load_data(plan.training)
     elsewhere = from_elsewhere(dataset, plan.selftraining.unlabelled, plan.training.limit)
     for seed in plan.seeds:  # what can be known to fail fails before there is a directory
@@ -276,12 +276,12 @@ def _figures(summary: Summary, checksum: str) -> dict[str, Any]:
 
 @contextmanager
 def _signals_stop() -> Iterator[None]:
-    """Ctrl-C and SIGTERM between trainings stop at once: what is finished is on the disk. Trainings have their own."""
+    """A signal between training runs stops at once: what is finished is on the disk. Runs handle their own."""
 
     def stop(signum: int, _: FrameType | None) -> None:
         raise Interrupted(signum)
 
-    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.signal(signum, stop) for signum in stop_signals()}
     try:
         yield
     finally:

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from lotnet.cli.arguments import Parser, flatten
 from lotnet.config import RunConfig, add_settings, from_namespace, kinds_in, read_recipe, recipes
-from lotnet.data import Batches, Dataset, validation_split
+from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
 from lotnet.models import describe, parameter_count
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run, fresh_path
 from lotnet.selftraining.plan import FILE
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
-from lotnet.training.launch import destroy_process_group, make_fabric, on_rank_zero
+from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
 from lotnet.training.loop import train
 from lotnet.training.signals import Interrupted
 
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         _print_model(config, console, options.json)
         return 0
     fabric = make_fabric(config.trainer, options.device)
-    fabric.launch()
+    launch(fabric)
     dataset = load_data(config)
     check(config, dataset)
     run = _run_directory(options, config, recipe, fabric)
@@ -117,14 +117,12 @@ def test_accuracy(run: Run, dataset: Dataset, fabric: Fabric) -> Accuracy:
     batches = Batches(
         dataset.test,
         run.config.trainer.batch_size,
-        augment=False,
-        shuffle=False,
         device=fabric.device,
         dtype=next(model.parameters()).dtype,
-        rank=fabric.global_rank,
-        world_size=fabric.world_size,
+        shard=Shard(fabric.global_rank, fabric.world_size),
     )
-    return evaluate(model, batches, RADII, fabric)
+    with cpu_threads(run.config.trainer.threads):
+        return evaluate(model, batches, RADII, fabric)
 
 
 def _parser(kinds: dict[str, str]) -> Parser:

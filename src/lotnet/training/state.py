@@ -1,0 +1,109 @@
+"""Where a run stands, and how that is saved and resumed."""
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from lightning_fabric import Fabric
+from rich.console import Console
+from torch import Tensor
+
+from lotnet.runs.checkpoint import Best, Position, named, part, snapshot
+from lotnet.runs.directory import Run
+from lotnet.training.background import Background
+from lotnet.training.evaluate import over_processes
+from lotnet.training.rng import random_states, set_random_states
+from lotnet.training.step import TrainingStep
+
+
+@dataclass
+class TrainingState:
+    """Progress of a run: `step` steps of epoch `epoch` are done."""
+
+    loss: Tensor
+    """Sum over the steps of this epoch."""
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    """Time spent on this epoch by earlier sessions."""
+    metrics_bytes: int = 0
+    """Length of metrics.jsonl."""
+    best: Best | None = None
+    started: float = field(default_factory=time.perf_counter)
+    """When this session began to work on this epoch."""
+
+    def elapsed(self) -> float:
+        """Seconds spent on this epoch, by all sessions."""
+        return self.seconds + time.perf_counter() - self.started
+
+    def finish_epoch(self, score: float) -> bool:
+        """Go to the start of the next epoch; whether this one is the best so far. Ties go to the later epoch."""
+        better = self.best is None or score >= self.best.score
+        if better:
+            self.best = Best(self.epoch + 1, score)
+        self.loss = torch.zeros_like(self.loss)
+        self.epoch, self.step = self.epoch + 1, 0
+        self.seconds, self.started = 0.0, time.perf_counter()
+        return better
+
+    def position(self, steps: int, fingerprint: str) -> Position:
+        """Describe this state in a checkpoint of a run with `steps` steps an epoch."""
+        taken = self.epoch * steps + self.step
+        return Position(self.epoch, self.step, taken, self.metrics_bytes, self.best, fingerprint)
+
+
+class StateSaver:
+    """Writes a run's checkpoints in the background, from copies that it takes at once."""
+
+    def __init__(self, run: Run, step: TrainingStep, steps: int, fabric: Fabric, background: Background) -> None:
+        self._run, self._step, self._steps = run, step, steps
+        self._fabric, self._background = fabric, background
+        self._fingerprint = run.config.fingerprint()
+
+    def save(self, state: TrainingState) -> None:
+        """Save everything that the rest of the run depends on.
+
+        All processes call this; the first one writes. `state.loss` becomes its mean over the processes.
+        """
+        state.loss = over_processes(self._fabric, state.loss, "mean")
+        if self._fabric.is_global_zero:
+            seconds = torch.tensor(state.elapsed(), dtype=torch.float64)
+            tensors = {
+                **self._step.tensors(),
+                **named("rng", random_states(self._fabric.device)),
+                **named("progress", {"loss": state.loss, "seconds": seconds}),
+            }
+            position = state.position(self._steps, self._fingerprint)
+            self._background(partial(self._run.checkpoints.save, position, snapshot(tensors)))
+        self._fabric.barrier()
+
+    def save_best(self, state: TrainingState) -> None:
+        """Save the evaluated weights as the best so far; only the first process calls this."""
+        weights = snapshot(named("weights", self._step.evaluated.state_dict()))
+        position = state.position(self._steps, self._fingerprint)
+        self._background(partial(self._run.checkpoints.save_best, position, weights))
+
+
+def resume(run: Run, step: TrainingStep, fabric: Fabric, console: Console) -> TrainingState:
+    """Restore the last intact checkpoint, or begin at the start where there is none."""
+    warnings: list[str] = []
+    if fabric.is_global_zero:
+        run.checkpoints.sweep()
+    found = run.checkpoints.latest(run.config.fingerprint(), warnings.append)
+    if fabric.is_global_zero:
+        for text in warnings:
+            console.print(f"warning: {text}", soft_wrap=True, highlight=False)
+    fabric.barrier()
+    state = TrainingState(torch.zeros((), dtype=torch.float64, device=fabric.device))
+    if found is not None:
+        position, tensors = found
+        step.load_tensors(tensors)
+        set_random_states(part(tensors, "rng"), fabric.device)
+        progress = part(tensors, "progress")
+        state.loss, state.seconds = progress["loss"].to(fabric.device), float(progress["seconds"])
+        state.epoch, state.step, state.best = position.epoch, position.step, position.best
+        state.metrics_bytes = position.metrics_bytes
+    if fabric.is_global_zero:
+        run.cut_metrics(state.metrics_bytes)
+    return state

@@ -1,0 +1,127 @@
+"""One training step: gradients, clipping, optimizer and weight average."""
+
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
+from lotnet.config import RunConfig
+from lotnet.orthogonalize.grouping import GroupedOrthogonalization
+from lotnet.orthogonalize.sharing import SharedOrthogonalization
+from lotnet.runs.checkpoint import named, optimizer_tensors, part, restore_optimizer
+from lotnet.training.graph import RecordedGradients
+from lotnet.training.launch import on_one_gpu
+from lotnet.training.optim import learning_rate, make_optimizer
+from lotnet.training.precision import arithmetic
+
+
+class TrainingStep:
+    """`step(images, labels, progress)` trains `step.model` on one batch and returns the loss.
+
+    Invariant: `tensors()` is everything that later steps depend on, and `load_tensors` restores it.
+    """
+
+    def __init__(self, config: RunConfig, model: nn.Sequential, example: Tensor, fabric: Fabric) -> None:
+        """`example` is one image: running it shows the size that each layer works at."""
+        self.model = model
+        self._config, self._fabric = config, fabric
+        self._tf32 = config.trainer.precision == "tf32"
+        self._optimizer = make_optimizer(config.optimizer, model)
+        self._parallel, self._stepper = fabric.setup(model, self._optimizer)
+        self._lipschitz = pixel_lipschitz(model)
+        self._average = averaged(model, config.trainer.ema) if config.trainer.ema else None
+        share = config.trainer.share_polar and fabric.world_size > 1
+        self._sharing = SharedOrthogonalization(model, example) if share else None
+        self._grouping = group_layers(model, example, fabric)
+        record = config.trainer.cuda_graph and on_one_gpu(fabric)
+        self._recorded = RecordedGradients(self.gradients, model) if record else None
+
+    @property
+    def evaluated(self) -> nn.Sequential:
+        """The model that is evaluated and kept: the weight average where there is one."""
+        if self._average is None:
+            return self.model
+        assert isinstance(self._average.module, nn.Sequential)
+        return self._average.module
+
+    def begin_epoch(self, resumed: bool) -> None:
+        """Switch to training mode and measure the schedules, unless the epoch is `resumed` with those it had."""
+        self._parallel.train()
+        keep = self._grouping is None or (resumed and bool(self._grouping.lengths.all()))
+        if self._grouping and not keep and self._grouping.refresh() and self._recorded:
+            self._recorded.forget()
+
+    def __call__(self, images: Tensor, labels: Tensor, progress: float) -> Tensor:
+        """Take one step at `progress` in [0, 1) of the run; returns the batch's loss in double precision."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate(self._config.optimizer, progress)
+        with arithmetic(tf32=self._tf32):
+            if self._recorded:
+                loss = self._recorded(images, labels, progress)
+            else:
+                self._stepper.zero_grad()
+                loss = self.gradients(images, labels, progress)
+            if self._config.optimizer.clip:
+                limit = self._config.optimizer.clip
+                self._fabric.clip_gradients(self._parallel, self._stepper, max_norm=limit, error_if_nonfinite=False)
+            self._stepper.step()
+            if self._average is not None:
+                self._average.update_parameters(self.model)
+        return loss
+
+    def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
+        """Compute loss and gradients: everything before the weights change. A CUDA graph records it."""
+        if self._sharing:
+            self._sharing.distribute()
+        if self._grouping:
+            self._grouping.prepare()
+        logits = self._parallel(images)
+        pairwise = pairwise_constants(self.model[-1], logits.shape[1], logits)
+        loss = self._config.loss(logits, labels, self._lipschitz, pairwise, progress)
+        self._fabric.backward(loss)
+        if self._grouping:
+            self._grouping.release()
+        return loss.detach().double()
+
+    def largest_singular_value(self) -> float | None:
+        """Upper bound for the operators that training uses now; None where the layers are not grouped."""
+        if self._grouping is None:
+            return None
+        with arithmetic(tf32=self._tf32):
+            return self._grouping.largest_singular_value()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, weight average, optimizer state and schedules, by their names in a checkpoint."""
+        return {
+            **named("weights", self.model.state_dict()),
+            **named("average", {} if self._average is None else self.evaluated.state_dict()),
+            **optimizer_tensors(self._optimizer, self.model),
+            **named("schedules", {"lengths": self._grouping.lengths} if self._grouping else {}),
+        }
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Restore what `tensors()` returned, perhaps on another device."""
+        self.model.load_state_dict(part(tensors, "weights"))
+        if self._average is not None:
+            self.evaluated.load_state_dict(part(tensors, "average"))
+        restore_optimizer(self._optimizer, self.model, tensors)
+        if self._grouping and "schedules.lengths" in tensors:  # a run may move from a CPU to a GPU
+            self._grouping.restore(tensors["schedules.lengths"])
+
+
+def averaged(model: nn.Module, decay: float) -> AveragedModel:
+    """Exponential moving average of the weights, starting at the present ones; buffers are copied."""
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+    average.n_averaged += 1  # the initial weights count: the first update averages instead of replacing them
+    return average
+
+
+def group_layers(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthogonalization | None:
+    """Orthogonalize all LOT layers together, on one GPU only.
+
+    On a CPU each layer does its own: the result must not depend on when the kernels were measured.
+    """
+    if not on_one_gpu(fabric):
+        return None
+    grouping = GroupedOrthogonalization(model, example)
+    return grouping if grouping.layers else None
