@@ -1,4 +1,4 @@
-"""Activation maximisation: where it ends on a linear layer, and the command."""
+"""Activation maximization: its limit on a linear layer, and the command."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from lotnet import MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear
-from lotnet.analysis.features import choose_neurons, hidden_layer, maximise, neurons_of
+from lotnet.analysis.features import AscentSettings, choose_neurons, count_neurons, hidden_layer, maximize_neurons
 from lotnet.cli.main import main
 from lotnet.errors import InputError
 
@@ -25,10 +25,10 @@ def network() -> nn.Sequential:
     return nn.Sequential(*layers).double().eval()
 
 
-def test_on_a_linear_neuron_it_ends_at_its_row_over_the_decay() -> None:
+def test_on_a_linear_neuron_it_converges_to_the_row_over_the_decay() -> None:
     model = network()
     neurons = [0, 21, 63]
-    found = maximise(model, 1, neurons, SHAPE, steps=300)
+    found = maximize_neurons(model, 1, neurons, SHAPE, AscentSettings(steps=300))
     rows = torch.autograd.functional.jacobian(lambda x: model[1](x).flatten(), torch.zeros(1, *SHAPE).double())
     expected = rows[neurons].squeeze(1) / 0.1
     assert torch.allclose(found.images, expected, atol=1e-9)
@@ -41,7 +41,7 @@ def test_on_a_linear_neuron_it_ends_at_its_row_over_the_decay() -> None:
 
 def test_neurons_behind_an_activation_rise_and_the_seed_decides() -> None:
     model = network()
-    runs = [maximise(model, 2, [0, 5], SHAPE, steps=50, seed=seed) for seed in (0, 0, 1)]
+    runs = [maximize_neurons(model, 2, [0, 5], SHAPE, AscentSettings(steps=50, seed=seed)) for seed in (0, 0, 1)]
     assert torch.equal(runs[0].images, runs[1].images) and not torch.equal(runs[0].images, runs[2].images)
     assert all(run.after[0] > run.before[0] for run in runs)  # the larger of two: convex, so uphill everywhere
 
@@ -49,7 +49,7 @@ def test_neurons_behind_an_activation_rise_and_the_seed_decides() -> None:
 def test_layers_and_neurons_are_chosen_in_range() -> None:
     model = network()
     assert hidden_layer(model, None) == 2 and hidden_layer(model, 1) == 1
-    assert neurons_of(model, 2, SHAPE) == 64
+    assert count_neurons(model, 2, SHAPE) == 64
     assert choose_neurons(64, [3, 1], 9, seed=0) == [3, 1]
     chosen = choose_neurons(64, None, 9, seed=0)
     assert len(set(chosen)) == 9 and chosen == choose_neurons(64, None, 9, seed=0) != choose_neurons(

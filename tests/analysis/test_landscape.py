@@ -52,7 +52,7 @@ def test_the_grid_is_the_two_directions_and_the_model_comes_back() -> None:
         return float(len(places))
 
     found = landscape(model, value, points=3, span=0.5, seed=7)
-    assert found.steps == (-0.5, 0.0, 0.5) and found.loss == ((1, 2, 3), (4, 5, 6), (7, 8, 9)) and found.centre == 5
+    assert found.steps == (-0.5, 0.0, 0.5) and found.loss == ((1, 2, 3), (4, 5, 6), (7, 8, 9)) and found.center == 5
     generator = torch.Generator().manual_seed(7)
     first, second = (direction(kernels(model), generator)[0] for _ in range(2))
     for n, place in enumerate(places):

@@ -16,7 +16,10 @@ from torch import Tensor, nn
 
 from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.attacks import (
+    PGD_LINF,
+    AttackSettings,
     Budget,
+    PGDSettings,
     attack_report,
     auto_attack_l2,
     check_certificates,
@@ -71,7 +74,7 @@ def test_l2_pgd_finds_the_best_point_of_a_linear_model() -> None:
     """The margin of two classes falls by radius times ||w_c - w_j||, which sign steps or l-infinity clamps miss."""
     labels = two_classes(IMAGES).argmax(dim=1)
     radius = torch.linspace(0.01, 0.2, 8, dtype=torch.float64)
-    points = pgd_l2(two_classes, IMAGES, labels, radius, steps=40, generator=seeded())
+    points = pgd_l2(two_classes, IMAGES, labels, radius, PGDSettings(steps=40), generator=seeded())
     assert torch.allclose((points - IMAGES).flatten(1).norm(dim=1), radius, rtol=1e-9)
     fall = margins(two_classes(IMAGES), labels) - margins(two_classes(points), labels)
     assert torch.allclose(fall, radius * (WEIGHT[0] - WEIGHT[1]).norm(), rtol=3e-3)
@@ -90,20 +93,20 @@ def test_points_stay_in_the_ball_and_if_asked_in_the_unit_cube(dtype: torch.dtyp
     images = torch.rand(8, 3, 2, 2).to(dtype)
     labels = linear(images).argmax(dim=1)
     for step_size in (0.01, 0.5, 10.0):
-        free = pgd_l2(linear, images, labels, 0.7, steps=5, restarts=2, step_size=step_size)
+        free = pgd_l2(linear, images, labels, 0.7, PGDSettings(steps=5, restarts=2, step_size=step_size))
         assert (free - images).flatten(1).norm(dim=1).max() <= 0.7 * (1 + 1e-6)
-        kept = pgd_l2(linear, images, labels, 0.7, steps=5, step_size=step_size, pixels=True)
+        kept = pgd_l2(linear, images, labels, 0.7, PGDSettings(steps=5, step_size=step_size, clip=True))
         assert kept.min() >= 0 and kept.max() <= 1
     assert free.min() < 0 or free.max() > 1
-    inside = pgd_linf(linear, images, labels, 0.9, steps=3)
+    inside = pgd_linf(linear, images, labels, 0.9, replace(PGD_LINF, steps=3))
     assert inside.min() >= 0 and inside.max() <= 1
 
 
 def test_the_result_is_never_worse_than_the_image_and_is_reproducible() -> None:
-    first, second = (pgd_l2(linear, IMAGES, LABELS, 1e-3, steps=3, generator=seeded()) for _ in range(2))
+    first, second = (pgd_l2(linear, IMAGES, LABELS, 1e-3, PGDSettings(steps=3), generator=seeded()) for _ in range(2))
     assert torch.equal(first, second)
     assert (margins(linear(first), LABELS) <= margins(linear(IMAGES), LABELS)).all()
-    assert torch.equal(pgd_l2(linear, IMAGES, LABELS, 0.1, restarts=0), IMAGES)
+    assert torch.equal(pgd_l2(linear, IMAGES, LABELS, 0.1, PGDSettings(restarts=0)), IMAGES)
 
 
 def test_a_flat_model_gives_no_direction_and_no_nan() -> None:
@@ -111,7 +114,7 @@ def test_a_flat_model_gives_no_direction_and_no_nan() -> None:
         return (0 * x).flatten(1)[:, :3] + torch.tensor([1.0, 0.0, -1.0])
 
     labels = torch.zeros(8, dtype=torch.long)
-    assert pgd_l2(flat, IMAGES, labels, 0.1, steps=3).isfinite().all()
+    assert pgd_l2(flat, IMAGES, labels, 0.1, PGDSettings(steps=3)).isfinite().all()
     assert (nearest_boundary(flat, IMAGES, labels) == 0).all()
 
 
@@ -235,13 +238,14 @@ def test_the_report_sets_accuracies_side_by_side() -> None:
     images[29] = math.nan  # and one cannot be right
     stages: list[str] = []
     radius = float(certify(model, images).radii["float"].median())
-    report = attack_report(model, images, labels, radius=radius, steps=10, progress=stages.append)
+    settings = AttackSettings(radius=radius, steps=10)
+    report = attack_report(model, images, labels, settings, progress=stages.append)
     assert stages == ["certificates", "pgd_l2", "pgd_linf", "certified radii", "nearest examples"]
     assert report.clean == 24 / 30
     assert 0 < report.certified <= report.attacked["pgd_l2"] < report.clean
     assert report.attacked["pgd_linf"] < report.clean
     assert report.counterexamples == [] and report.checked == 29
-    repeated = attack_report(model, images, labels, radius=radius, steps=10)
+    repeated = attack_report(model, images, labels, settings)
     assert repeated.to_dict() == report.to_dict()
     assert json.loads(json.dumps(report.to_dict()))["attacked"] == report.attacked
 
@@ -280,7 +284,7 @@ def test_the_nearest_example_of_a_linear_model_is_at_its_radius() -> None:
 def test_the_report_survives_a_model_that_is_always_wrong() -> None:
     model, images = deep_model(), pixels(4)
     labels = (certify(model, images).predictions + 1) % 5
-    report = attack_report(model, images, labels, steps=2, budget=Budget(steps=1, tries=1))
+    report = attack_report(model, images, labels, AttackSettings(steps=2, budget=Budget(steps=1, tries=1)))
     assert report.clean == report.certified == report.attacked["pgd_l2"] == 0
 
 
@@ -310,5 +314,6 @@ def test_auto_attack_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         auto_attack_l2(linear, IMAGES, LABELS, 0.1)
     stages: list[str] = []
     with pytest.raises(InputError, match="needs the package pyautoattack"):
-        attack_report(tight_model(), pixels(), torch.zeros(20).long(), auto_attack=True, progress=stages.append)
+        settings = AttackSettings(auto_attack=True)
+        attack_report(tight_model(), pixels(), torch.zeros(20).long(), settings, progress=stages.append)
     assert stages == []  # before the work, not after it

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet import FrozenModel, freeze
-from lotnet.attacks import Budget, attack_report, auto_attack_l2, check_certificates
+from lotnet.attacks import AttackSettings, Budget, attack_report, auto_attack_l2, check_certificates
 from lotnet.certification import Certificates, certify
 from lotnet.data import load
 from lotnet.models import ImageSpec, LipConvnet
@@ -60,9 +60,8 @@ def test_attacked_accuracy_lies_between_certified_and_clean(
     trained: tuple[FrozenModel, Tensor, Tensor, Certificates],
 ) -> None:
     frozen, images, labels, certificates = trained
-    report = attack_report(
-        frozen, images, labels, radius=36 / 255, steps=20, budget=Budget(steps=1, tries=1), certificates=certificates
-    )
+    settings = AttackSettings(radius=36 / 255, steps=20, budget=Budget(steps=1, tries=1))
+    report = attack_report(frozen, images, labels, settings, certificates=certificates)
     assert report.clean > 0.9
     assert 0.5 < report.certified <= report.attacked["pgd_l2"] <= report.clean
     assert report.counterexamples == []

@@ -1,12 +1,13 @@
 """`lotnet attack --table linf`: one row for each model."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from lotnet.attacks import linf_accuracy, pgd_linf
+from lotnet.attacks import PGD_LINF, linf_accuracy, pgd_linf
 from lotnet.cli.main import main
 from lotnet.cli.verbs.train import read_arguments
 from lotnet.load_model import load_model, tensors
@@ -29,18 +30,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_a_row_is_what_the_attack_leaves(runs: list[str]) -> None:
     opened = load_model(runs[0])
     images, labels = tensors(opened.split("test", 40))
-    found = linf_accuracy(opened.model, images, labels, 0.05, steps=5, batch_size=16, seed=3)
+    found = linf_accuracy(opened.model, images, labels, 0.05, replace(PGD_LINF, steps=5), batch_size=16, seed=3)
     graph = opened.model.astype(torch.float64)
     right = graph(images).argmax(dim=1) == labels
     assert found.images == 40 and found.clean == float(right.double().mean())
     assert found.attacked <= found.clean
     generator, left = torch.Generator().manual_seed(3), 0
     for x, y in zip(images[right].split(16), labels[right].split(16), strict=True):
-        points = pgd_linf(graph, x, y, 0.05, steps=5, generator=generator)
+        points = pgd_linf(graph, x, y, 0.05, replace(PGD_LINF, steps=5), generator=generator)
         left += int((graph(points).argmax(dim=1) == y).sum())
     assert found.attacked == left / 40
-    assert linf_accuracy(opened.model, images, labels, 0.0, steps=2).attacked == found.clean
-    assert linf_accuracy(opened.model, images, labels, 1.0, steps=10).attacked == 0
+    assert linf_accuracy(opened.model, images, labels, 0.0, replace(PGD_LINF, steps=2)).attacked == found.clean
+    assert linf_accuracy(opened.model, images, labels, 1.0, replace(PGD_LINF, steps=10)).attacked == 0
 
 
 def test_the_table_has_a_row_for_each_model(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

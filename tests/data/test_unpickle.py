@@ -125,6 +125,56 @@ def test_an_object_of_a_huge_number_takes_no_room(number):
     assert load(b"\x80\x02]" + number + b".") == []
 
 
+def test_bytes_are_not_multiplied():
+    """One string, encoded again and again: 100 KB would ask for gigabytes."""
+    text = b"X" + struct.pack("<I", 50_000) + b"a" * 50_000 + b"q\x00"
+    again = b"(c_codecs\nencode\nh\x00h\x00\x86R0"
+    with pytest.raises(InputError, match="asks for more bytes than it holds"):
+        load(b"\x80\x02" + text + again * 2000 + b".")
+
+
+def test_a_file_may_hold_more_behind_the_pickle():
+    file = io.BytesIO(b"before" + pickle.dumps([1, 2]) + b"behind")
+    file.seek(6)
+    assert load_arrays(file, "the file") == [1, 2]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_values_come_back_from_every_protocol(protocol):
+    content = {
+        "a": [True, False, None, -1, 255, 70000, 2**40, -(2**2100), 0.1],
+        (1, 2): "\u00e4\n\u20ac",
+        "b": b"\x00\xff",
+        "e": b"",
+    }
+    assert load(pickle.dumps(content, protocol)) == content
+
+
+def test_a_python_2_string_of_protocol_0_keeps_its_bytes():
+    assert load(b"S'a\\xff\\n\\''\n.") == "a\xff\n'"
+
+
+def test_a_pickle_cannot_reach_below_its_mark_or_change_what_is_no_list():
+    for data in (b"](0.", b"](K\x01a.", b"}K\x01a.", b"]K\x01K\x02s.", b"(.", b"1."):
+        with pytest.raises(InputError, match="not a readable pickle"):
+            load(b"\x80\x02" + data)
+
+
+def test_the_whole_list_of_instructions_is_known():
+    """An instruction that may run code is refused by its name."""
+    for code in (
+        pickle.INST,
+        pickle.OBJ,
+        pickle.NEWOBJ,
+        pickle.NEWOBJ_EX,
+        pickle.EXT1,
+        pickle.PERSID,
+        pickle.BINPERSID,
+    ):
+        with pytest.raises(InputError, match=r"asks for the instruction [A-Z]"):
+            load(b"\x80\x02" + code + b".")
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_load_or_are_a_sentence(data):
     whole = pickle.dumps({"data": ARRAYS[0]}, 2)

@@ -1,12 +1,12 @@
-"""What a hidden neuron looks for: an image that makes it large, climbed to from noise.
+"""Activation maximization: images that hidden neurons respond to, by gradient ascent from noise.
 
-The paper's ascent, with step size 1 and decay 0.1 for 500 steps, in the coordinates that the first layer sees:
+The ascent is the paper's: 500 steps of size 1 with decay 0.1, on images as the first layer sees them:
 
-    x <- x + step (gradient of the neuron at x - decay x).
+    x <- x + step_size (gradient of the neuron at x - decay x).
 
-The paper does not say what decays; read as a pull of the image towards the mean, it gives the ascent an end: where the
-gradient is ten times smaller than the image. A neuron of a 1-Lipschitz network has a gradient of norm at most one, so
-the image stays within ten units, a faint one, and pictures stretch its contrast.
+The paper does not say what decays. Here it is the image, which is pulled towards the mean color. The ascent then
+converges to a point where the image is ten times its gradient. A neuron of a 1-Lipschitz network has a gradient of norm
+at most one, so the image has norm at most ten. That is faint, so plots stretch the contrast.
 """
 
 import math
@@ -19,29 +19,48 @@ from torch import Tensor, nn
 from lotnet.analysis.plotting import figure, heading, png
 from lotnet.errors import InputError
 
-STEPS = 500
-STEP = 1.0
-DECAY = 0.1
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """Settings of the gradient ascent, by default the paper's."""
+
+    steps: int = 500
+    step_size: float = 1.0
+    decay: float = 0.1
+    """Pull towards the mean color."""
+    seed: int = 0
+    """Seed of the noise that the ascent starts from."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps}")
+        if not self.step_size > 0:
+            raise InputError(f"the step is {self.step_size}: give a positive one")
+        if not 0 <= self.decay * self.step_size < 2:
+            raise InputError(
+                f"a decay of {self.decay} with steps of {self.step_size} does not converge: "
+                "their product must be from 0 to below 2"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Neurons of one layer, and the image that each was climbed to."""
+    """Neurons of one layer, and the image that the ascent found for each."""
 
     layer: int
     neurons: tuple[int, ...]
-    """Places in the flattened output of the layer."""
+    """Indices into the flattened output of the layer."""
     before: tuple[float, ...]
-    """Value for each unit of norm at the noise it started from ..."""
+    """The neuron's value over the norm of its input, at the noise that the ascent starts from."""
     after: tuple[float, ...]
-    """... and at the image, which is far smaller than the noise: the value itself need not rise."""
-    images: Tensor  # n c h w, as the first layer sees them: zero is the mean colour
+    """The same at the image. Its norm is far smaller than that of the noise, so the value itself need not rise."""
+    images: Tensor  # n c h w, as the first layer sees them: zero is the mean color
 
 
 def hidden_layer(model: nn.Sequential, layer: int | None) -> int:
-    """A place in the model, as `lotnet train --print-model` counts; the last one before the logits by default.
+    """Check the index of a hidden layer, as `lotnet train --print-model` counts; by default the last one.
 
-    Flattening is no layer of neurons of its own.
+    Neither the normalization, nor the layer that computes the logits, nor flattening counts as a hidden layer.
     """
     names = [n for n, stage in enumerate(model) if 0 < n < len(model) - 1 and not isinstance(stage, nn.Flatten)]
     if layer is None:
@@ -52,7 +71,7 @@ def hidden_layer(model: nn.Sequential, layer: int | None) -> int:
 
 
 def choose_neurons(total: int, wanted: list[int] | None, count: int, seed: int) -> list[int]:
-    """The neurons wanted, or `count` at random out of `total`."""
+    """Return the neurons in `wanted`, or by default `count` of `total` neurons at random."""
     if wanted is not None:
         for neuron in wanted:
             if not 0 <= neuron < total:
@@ -60,65 +79,54 @@ def choose_neurons(total: int, wanted: list[int] | None, count: int, seed: int) 
         return wanted
     if not 1 <= count <= total:
         raise InputError(f"cannot choose {count} of {total} neurons: give a count from 1 to {total}")
-    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values.tolist()
+    return sorted(torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].tolist())
 
 
-def neurons_of(model: nn.Sequential, layer: int, shape: tuple[int, int, int]) -> int:
-    """Numbers in the output of a layer, for images of this shape."""
+def count_neurons(model: nn.Sequential, layer: int, shape: tuple[int, int, int]) -> int:
+    """Number of entries in the output of a layer, for images of this shape."""
     with torch.no_grad():
-        return model[1 : layer + 1](next(model.parameters()).new_zeros(1, *shape)).numel()
+        return int(model[1 : layer + 1](next(model.parameters()).new_zeros(1, *shape)).numel())
 
 
-def check(steps: int, step: float, decay: float) -> None:
-    """Whether the ascent goes anywhere and ends."""
-    if steps < 1:
-        raise InputError(f"steps must be at least 1, not {steps}")
-    if not step > 0:
-        raise InputError(f"the step is {step}: give a positive one")
-    if not 0 <= decay * step < 2:
-        raise InputError(
-            f"a decay of {decay} with steps of {step} ends nowhere: their product must be from 0 to below 2"
-        )
-
-
-def maximise(
+def maximize_neurons(
     model: nn.Sequential,
     layer: int,
     neurons: list[int],
     shape: tuple[int, int, int],
-    *,
-    steps: int = STEPS,
-    step: float = STEP,
-    decay: float = DECAY,
-    seed: int = 0,
+    settings: AscentSettings | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Features:
-    """Climb from standard normal noise to an image for each neuron, all at once. The model is in `eval()` mode."""
-    part, weight = model[1 : layer + 1], next(model.parameters())  # without Normalize: in the coordinates it makes
-    x = torch.randn(len(neurons), *shape, generator=torch.Generator().manual_seed(seed)).to(weight)
-    places = torch.tensor(neurons, device=weight.device)[:, None]
+    """Find an image for each neuron, all in one batch, from standard normal noise. The model is in `eval()` mode."""
+    settings = settings or AscentSettings()
+    part, weight = model[1 : layer + 1], next(model.parameters())  # without Normalize: on images as layer 1 sees them
+    x = torch.randn(len(neurons), *shape, generator=torch.Generator().manual_seed(settings.seed)).to(weight)
+    indices = torch.tensor(neurons, device=weight.device)[:, None]
 
     def values(x: Tensor) -> Tensor:
-        return part(x).flatten(1).gather(1, places).squeeze(1)
+        outputs: Tensor = part(x)
+        return outputs.flatten(1).gather(1, indices).squeeze(1)
 
-    @torch.no_grad()
     def response(x: Tensor) -> tuple[float, ...]:
-        return tuple((values(x) / x.flatten(1).norm(dim=1)).tolist())
+        with torch.no_grad():
+            return tuple((values(x) / x.flatten(1).norm(dim=1)).tolist())
 
     before = response(x)
-    for _ in range(steps):
+    for _ in range(settings.steps):
         x.requires_grad_()
         (gradient,) = torch.autograd.grad(values(x).sum(), x)
-        x = (x + step * (gradient - decay * x)).detach()
+        x = (x + settings.step_size * (gradient - settings.decay * x)).detach()
         progress()
     after = response(x)
     if not bool(x.isfinite().all()) or not all(map(math.isfinite, after)):
-        raise InputError(f"the ascent left the range of numbers in {steps} steps of {step}: give a smaller --step")
+        raise InputError(
+            f"the ascent left the range of numbers in {settings.steps} steps of {settings.step_size}: "
+            "give a smaller --step"
+        )
     return Features(layer, tuple(neurons), before, after, x.cpu())
 
 
 def draw(found: dict[str, Features], columns: int = 4) -> bytes:
-    """The images as a PNG, a block for each network, `columns` in a row; the contrast of each image is its own."""
+    """Plot the images as a PNG, one block per network; each image has its own contrast."""
     blocks = {name: features.images for name, features in found.items()}
     rows = -(-max(len(images) for images in blocks.values()) // columns)
     picture = figure(0.95 * columns * len(blocks) + 0.3 * len(blocks), 0.95 * rows + 0.5)
@@ -134,6 +142,6 @@ def draw(found: dict[str, Features], columns: int = 4) -> bytes:
 
 
 def _pixels(image: Tensor) -> Tensor:  # c h w -> h w c, or h w for one channel
-    """Around mid-grey, the largest entry at the end of the scale."""
+    """Scale an image around mid-gray so that its largest entry is black or white."""
     stretched = 0.5 + 0.5 * image / image.abs().max().clamp_min(1e-12)
     return stretched[0] if len(image) == 1 else stretched.permute(1, 2, 0)

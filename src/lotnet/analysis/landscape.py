@@ -33,7 +33,7 @@ class Landscape:
     """A row for each step along the second direction."""
 
     @property
-    def centre(self) -> float:
+    def center(self) -> float:
         """Of the network itself."""
         middle = len(self.steps) // 2
         return self.loss[middle][middle]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from lotnet.analysis.plotting import figure, png
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
+from lotnet.layers.trace import trace_geometries
 from lotnet.linalg.polar import iterate, normalize, sigma_min
 from lotnet.linalg.polynomials import schedule
 from lotnet.paper.newton_bound import newton_error_bound, newton_iterates
@@ -55,24 +56,13 @@ class LayerConvergence:
 
 def lot_layers(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[OrthogonalConv2d, Geometry]]:
     """The LOT layers by name, each with the image size it meets when the model reads an image of this shape."""
-    found: dict[str, tuple[OrthogonalConv2d, Geometry]] = {}
-    handles = []
-    for name, layer in model.named_modules():
-        if isinstance(layer, OrthogonalConv2d) and isinstance(layer.parametrization, LOT):
-
-            def note(layer: OrthogonalConv2d, inputs: tuple[Tensor, ...], name: str = name) -> None:
-                height, width = (side // layer.stride for side in inputs[0].shape[-2:])
-                found[name] = layer, layer.geometry(height, width)
-
-            handles.append(layer.register_forward_pre_hook(note))
-    weight = next(model.parameters())
-    try:
-        with torch.no_grad():
-            model(weight.new_zeros(1, *shape))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
+    geometries = trace_geometries(model, next(model.parameters()).new_zeros(1, *shape))
+    names = {module: name for name, module in model.named_modules()}
+    return {
+        names[layer]: (layer, geometry)
+        for layer, geometry in geometries.items()
+        if isinstance(layer.parametrization, LOT)
+    }
 
 
 @torch.no_grad()

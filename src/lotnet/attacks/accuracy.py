@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import Model, pgd_linf
+from lotnet.attacks.pgd import PGD_LINF, Model, PGDSettings, pgd_linf
 from lotnet.frozen.model import FrozenModel
 
 
@@ -46,9 +46,8 @@ def linf_accuracy(
     images: Tensor,
     labels: Tensor,
     radius: float = 8 / 255,
+    settings: PGDSettings = PGD_LINF,
     *,
-    steps: int = 50,
-    restarts: int = 1,
     batch_size: int = 250,
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
@@ -63,7 +62,7 @@ def linf_accuracy(
     progress(int((~right).sum()))
 
     def attack(x: Tensor, y: Tensor) -> Tensor:
-        return pgd_linf(graph, x, y, radius, steps=steps, restarts=restarts, generator=generator)
+        return pgd_linf(graph, x, y, radius, settings, generator=generator)
 
     left = count_robust(graph, attack, images, labels, right, device, batch_size, progress)
     return LInfAccuracy(len(images), float(right.double().mean()), left / len(images))

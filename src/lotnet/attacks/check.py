@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import Model, nearest_boundary, pgd_l2
+from lotnet.attacks.pgd import Model, PGDSettings, nearest_boundary, pgd_l2
 from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
 from lotnet.certification.certificate import Certificates, Claim
 from lotnet.certification.rounding import Bounds, bounds
@@ -130,7 +130,8 @@ def attack_points(
     """
     step = onto_sphere(images, nearest_boundary(model, images, labels), radius)
     yield "a gradient step", step
-    found = pgd_l2(model, images, labels, radius, steps=budget.steps, restarts=budget.restarts, generator=generator)
+    settings = PGDSettings(steps=budget.steps, restarts=budget.restarts)
+    found = pgd_l2(model, images, labels, radius, settings, generator=generator)
     descent = onto_sphere(images, found - images, radius)
     yield "PGD", descent
     with torch.no_grad():

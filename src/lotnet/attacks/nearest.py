@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import Model, pgd_l2
+from lotnet.attacks.pgd import Model, PGDSettings, pgd_l2
 from lotnet.certification.certificate import Certificates
 
 _ROUNDS = 10
@@ -72,8 +72,9 @@ def nearest_adversarial(
     best, after = images.float(), labels.clone()
     low, high = certified.to(images), torch.full_like(certified, torch.inf).to(images)
     radius = 2 * low.clamp_min(_FIRST / 2)
+    settings = PGDSettings(steps=steps, clip=True)
     for _ in range(_ROUNDS):
-        found = pgd_l2(model, images, labels, radius, steps=steps, pixels=True, generator=generator).float()
+        found = pgd_l2(model, images, labels, radius, settings, generator=generator).float()
         with torch.no_grad():
             classes = model(found.to(images)).argmax(dim=1)
         distance = torch.linalg.vector_norm((found.to(images) - images).flatten(1), dim=1)

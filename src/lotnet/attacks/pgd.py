@@ -6,6 +6,7 @@ where the softmax saturates, so no attack stops because logits are large.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,6 +14,25 @@ from torch import Tensor
 from lotnet.losses import margins
 
 Model = Callable[[Tensor], Tensor]  # images b c h w -> logits b k
+
+
+@dataclass(frozen=True)
+class PGDSettings:
+    """Settings of projected gradient descent, by default those for l2; `PGD_LINF` has those for l-infinity."""
+
+    steps: int = 50
+    """Gradient steps from each start."""
+    restarts: int = 1
+    """Random starts; with none, the attack returns the images."""
+    step_size: float = 0.1
+    """Length of a step, as a fraction of the radius."""
+    clip: bool = False
+    """Keep the points in [0, 1]. Off by default, because certificates also hold for inputs outside."""
+
+
+PGD_L2 = PGDSettings()
+PGD_LINF = PGDSettings(step_size=0.25, clip=True)
+"""The paper's attack: 50 steps, points in [0, 1]; its radius is 8/255."""
 
 
 class Ball(ABC):
@@ -68,18 +88,12 @@ def pgd_l2(
     images: Tensor,
     labels: Tensor,
     radius: float | Tensor,
+    settings: PGDSettings = PGD_L2,
     *,
-    steps: int = 50,
-    restarts: int = 1,
-    step_size: float = 0.1,
-    pixels: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """For each image the point of smallest margin met in its l2 ball; `step_size` is in radii.
-
-    `pixels` keeps the points in [0, 1]. Off by default: certificates hold for inputs outside too.
-    """
-    return _pgd(model, images, labels, L2(radius, images), steps, restarts, step_size, pixels, generator)
+    """Return, for each image, the point of smallest margin that PGD visits in the l2 ball around it."""
+    return _pgd(model, images, labels, L2(radius, images), settings, generator)
 
 
 def pgd_linf(
@@ -87,15 +101,12 @@ def pgd_linf(
     images: Tensor,
     labels: Tensor,
     radius: float | Tensor = 8 / 255,
+    settings: PGDSettings = PGD_LINF,
     *,
-    steps: int = 50,
-    restarts: int = 1,
-    step_size: float = 0.25,
-    pixels: bool = True,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """The same in l-infinity. The paper's: 50 steps within 8/255, points in [0, 1]."""
-    return _pgd(model, images, labels, LInf(radius, images), steps, restarts, step_size, pixels, generator)
+    """Return, for each image, the point of smallest margin that PGD visits in the l-infinity ball around it."""
+    return _pgd(model, images, labels, LInf(radius, images), settings, generator)
 
 
 def _pgd(
@@ -103,25 +114,22 @@ def _pgd(
     images: Tensor,
     labels: Tensor,
     ball: Ball,
-    steps: int,
-    restarts: int,
-    step_size: float,
-    pixels: bool,
+    settings: PGDSettings,
     generator: torch.Generator | None,
 ) -> Tensor:
     best = images.clone()
     with torch.no_grad():
         lowest = margins(model(images), labels)
-    for _ in range(restarts):
+    for _ in range(settings.restarts):
         delta = ball.random(images, generator)
-        for step in range(steps + 1):  # one more look than steps
+        for step in range(settings.steps + 1):  # the last point is evaluated, too
             points = images + ball.project(delta)
-            points = points.clamp(0, 1) if pixels else points
+            points = points.clamp(0, 1) if settings.clip else points
             value, gradient = _margin_and_gradient(model, points, labels)
             better = value < lowest
             best[better], lowest[better] = points[better], value[better]
-            if step < steps:
-                delta = points - images - step_size * ball.radius * ball.steepest(gradient)
+            if step < settings.steps:
+                delta = points - images - settings.step_size * ball.radius * ball.steepest(gradient)
     return best
 
 

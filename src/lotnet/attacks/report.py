@@ -1,7 +1,7 @@
 """Clean, attacked and certified accuracy side by side, and every certificate checked."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,10 +11,33 @@ from lotnet.attacks.accuracy import count_robust
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
-from lotnet.attacks.pgd import pgd_l2, pgd_linf
+from lotnet.attacks.pgd import PGD_L2, PGD_LINF, Model, pgd_l2, pgd_linf
 from lotnet.attacks.rounding_search import is_within, onto_sphere
 from lotnet.certification import Certificates, certify
 from lotnet.frozen.model import FrozenModel
+
+Attack = Callable[[Tensor, Tensor], Tensor]  # images b c h w, labels b -> perturbed images
+
+
+@dataclass(frozen=True)
+class AttackSettings:
+    """Settings of `attack_report`."""
+
+    radius: float = 36 / 255
+    """Radius of the l2 attacks, and of the certified accuracy."""
+    linf_radius: float = 8 / 255
+    """Radius of the l-infinity attack."""
+    steps: int = 50
+    """Steps of each projected gradient attack."""
+    restarts: int = 1
+    """Random starts of each projected gradient attack."""
+    auto_attack: bool = False
+    """Run AutoAttack in l2 as well."""
+    budget: Budget = field(default_factory=Budget)
+    """How hard the check of the certificates tries."""
+    batch_size: int = 250
+    """Images at a time."""
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,58 +83,43 @@ def attack_report(
     model: FrozenModel,
     images: Tensor,
     labels: Tensor,
+    settings: AttackSettings | None = None,
     *,
-    radius: float = 36 / 255,
-    linf_radius: float = 8 / 255,
-    steps: int = 50,
-    restarts: int = 1,
-    auto_attack: bool = False,
-    budget: Budget | None = None,
     certificates: Certificates | None = None,
-    batch_size: int = 250,
-    seed: int = 0,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> AttackReport:
-    """Attack a frozen model. `progress` hears the name of each stage before it starts."""
-    if auto_attack:
+    """Attack a frozen model. `progress` is called with the name of each stage before it starts."""
+    settings = settings or AttackSettings()
+    if settings.auto_attack:
         require_auto_attack()
     progress("certificates")
     if certificates is None:
-        certificates = certify(model, images, labels, batch_size=batch_size)
+        certificates = certify(model, images, labels, batch_size=settings.batch_size)
     device = next(iter(model.buffers())).device
     graph = model.astype(torch.float64).to(device)
-    generator = torch.Generator().manual_seed(seed)
-
-    def l2(x: Tensor, y: Tensor) -> Tensor:
-        found = pgd_l2(graph, x, y, radius, steps=steps, restarts=restarts, generator=generator)
-        return _pulled_in(x, found, radius)
-
-    def linf(x: Tensor, y: Tensor) -> Tensor:
-        return pgd_linf(graph, x, y, linf_radius, steps=steps, restarts=restarts, generator=generator)
-
-    def auto(x: Tensor, y: Tensor) -> Tensor:
-        return _pulled_in(x, auto_attack_l2(graph, x, y, radius, seed=seed), radius)
-
-    attacks = {"pgd_l2": l2, "pgd_linf": linf} | ({"autoattack_l2": auto} if auto_attack else {})
-    finite = images.isfinite().flatten(1).all(dim=1)  # others are never classified rightly
+    generator = torch.Generator().manual_seed(settings.seed)
+    finite = images.isfinite().flatten(1).all(dim=1)  # an image that is not finite is never classified correctly
     clean = finite & (certificates.predictions == labels)
     attacked = {}
-    for name, attack in attacks.items():
+    for name, attack in _attacks(graph, settings, generator).items():
         progress(name)
-        attacked[name] = count_robust(graph, attack, images, labels, clean, device, batch_size) / len(images)
+        robust = count_robust(graph, attack, images, labels, clean, device, settings.batch_size)
+        attacked[name] = robust / len(images)
     progress("certified radii")
-    broken = check_certificates(model, images, certificates, budget, batch_size=batch_size, generator=generator)
+    broken = check_certificates(
+        model, images, certificates, settings.budget, batch_size=settings.batch_size, generator=generator
+    )
     progress("nearest examples")
     nearest = nearest_examples(
         lambda x: graph(x.to(device)).cpu(), images.double(), labels, certificates, generator=generator
     )
     return AttackReport(
         images=len(images),
-        radius=radius,
-        linf_radius=linf_radius,
+        radius=settings.radius,
+        linf_radius=settings.linf_radius,
         clean=float(clean.double().mean()),
         attacked=attacked,
-        certified=float((clean & (certificates.radii["float"] > radius)).double().mean()),
+        certified=float((clean & (certificates.radii["float"] > settings.radius)).double().mean()),
         checked=int((certificates.radii["float"] > 0).sum()),
         counterexamples=broken,
         nearest=nearest,
@@ -119,8 +127,23 @@ def attack_report(
     )
 
 
-def _pulled_in(images: Tensor, points: Tensor, radius: float) -> Tensor:
-    """The points, those a rounding too far away moved back within the radius."""
+def _attacks(model: Model, settings: AttackSettings, generator: torch.Generator) -> dict[str, Attack]:
+    """Each attack by its name in the report; the l2 attacks keep to their radius exactly."""
+    radius = settings.radius
+    l2, linf = (replace(pgd, steps=settings.steps, restarts=settings.restarts) for pgd in (PGD_L2, PGD_LINF))
+    attacks: dict[str, Attack] = {
+        "pgd_l2": lambda x, y: _pull_inside(x, pgd_l2(model, x, y, radius, l2, generator=generator), radius),
+        "pgd_linf": lambda x, y: pgd_linf(model, x, y, settings.linf_radius, linf, generator=generator),
+    }
+    if settings.auto_attack:
+        attacks["autoattack_l2"] = lambda x, y: _pull_inside(
+            x, auto_attack_l2(model, x, y, radius, seed=settings.seed), radius
+        )
+    return attacks
+
+
+def _pull_inside(images: Tensor, points: Tensor, radius: float) -> Tensor:
+    """Move the points that rounding put outside of the radius back inside."""
     points = points.to(images).clone()
     far = [n for n in range(len(points)) if not is_within(points[n], images[n], radius)]
     if far:

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from lotnet.attacks import pgd_l2, squared_distance
+from lotnet.attacks import PGDSettings, pgd_l2, squared_distance
 from lotnet.certification.formatting import rounded_down
 from lotnet.data import to_unit
 from lotnet.errors import InputError
@@ -74,8 +74,7 @@ class Answers:
                 image.to(device),
                 torch.tensor([before.index], device=device),
                 size,
-                steps=_STEPS,
-                pixels=True,  # what the page shows is an image
+                PGDSettings(steps=_STEPS, clip=True),  # the page shows an image
                 generator=torch.Generator().manual_seed(0),
             ).cpu()
             (after,) = predict(self._graph, attacked)

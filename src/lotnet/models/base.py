@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.layers import Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
+from lotnet.layers.trace import trace_shapes
 from lotnet.parametrizations import Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 
@@ -125,10 +126,14 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tuple[int, ...], int]]:
-    """(name, layer, output shape, parameters) of every stage, by running one example through."""
-    rows = []
-    for name, layer in model.named_children():
-        example = layer(example)
-        text = repr(layer) if not list(layer.children()) else type(layer).__name__
-        rows.append((name, text, tuple(example.shape[1:]), parameter_count(layer)))
-    return rows
+    """(name, layer, output shape, parameters) of every stage, for an example that runs through the model."""
+    shapes = trace_shapes(model, model.children(), example)
+    return [
+        (
+            name,
+            type(layer).__name__ if list(layer.children()) else repr(layer),
+            shapes[layer].output[1:],
+            parameter_count(layer),
+        )
+        for name, layer in model.named_children()
+    ]

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from lotnet.layers import OrthogonalConv2d
+from lotnet.layers.trace import trace_geometries
 from lotnet.operators import Operator
 from lotnet.parametrizations import Geometry
 
@@ -114,22 +115,8 @@ def _cost(geometry: Geometry) -> float:
 
 
 def layer_geometries(model: nn.Module, layers: list[OrthogonalConv2d], example: Tensor) -> list[Geometry]:
-    found: dict[nn.Module, Geometry] = {}
-
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        assert isinstance(layer, OrthogonalConv2d)
-        height, width = inputs[0].shape[-2:]
-        found[layer] = layer.geometry(height // layer.stride, width // layer.stride)
-
-    handles = [layer.register_forward_pre_hook(note) for layer in layers]
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        model(example)
-    model.train(was_training)
-    for handle in handles:
-        handle.remove()
-    return [found[layer] for layer in layers]
+    geometries = trace_geometries(model, example)
+    return [geometries[layer] for layer in layers]
 
 
 def _to_meta(operator: Operator) -> Operator:

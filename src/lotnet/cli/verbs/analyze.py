@@ -99,44 +99,36 @@ def _landscape(arguments: list[str]) -> int:
     table = _by_network("Loss around each network", "loss", "smallest", "largest", "local minima")
     for name, surface in surfaces.items():
         values = [value for row in surface.loss for value in row]
-        table.add_row(name, *(f"{x:.4f}" for x in (surface.centre, min(values), max(values))), str(surface.minima()))
+        table.add_row(name, *(f"{x:.4f}" for x in (surface.center, min(values), max(values))), str(surface.minima()))
     _print(console, options.json, content, table, written)
     return 0
 
 
 def _features(arguments: list[str]) -> int:
-    parser = _parser("features")
+    parser, defaults = _parser("features"), features.AscentSettings()
     parser.add_argument("--layer", type=int | None, default=None, help="As --print-model counts; by default the last.")
     parser.add_argument("--neurons", type=int, default=None, nargs="+", help="Places in its output.")
     parser.add_argument("--count", type=int, default=16, help="Number of random neurons, where none are named.")
-    parser.add_argument("--steps", type=int, default=features.STEPS, help="Steps uphill.")
-    parser.add_argument("--step", type=float, default=features.STEP, help="Size of each.")
-    parser.add_argument("--decay", type=float, default=features.DECAY, help="Pull towards the mean colour.")
+    parser.add_argument("--steps", type=int, default=defaults.steps, help="Steps uphill.")
+    parser.add_argument("--step", type=float, default=defaults.step_size, help="Size of each.")
+    parser.add_argument("--decay", type=float, default=defaults.decay, help="Pull towards the mean colour.")
     parser.add_common("seed")
     options = parser.read(arguments)
-    features.check(options.steps, options.step, options.decay)
+    ascent = features.AscentSettings(options.steps, options.step, options.decay, options.seed)
     console, device = Console(stderr=options.json), choose_device(options.device)
     runs = [Run.open(Path(path)) for path in options.runs]
     plans = []
     for run in runs:
         model = run.best_model().to(device)
         layer = features.hidden_layer(model, options.layer)
-        total = features.neurons_of(model, layer, _shape(run))
+        total = features.count_neurons(model, layer, _shape(run))
         plans.append((model, layer, features.choose_neurons(total, options.neurons, options.count, options.seed)))
     found: dict[str, features.Features] = {}
     with bar(console) as progress:
         task = progress.add_task("climbing", total=len(runs) * options.steps)
         for run, name, (model, layer, neurons) in zip(runs, _titles(runs), plans, strict=True):
-            found[name] = features.maximise(
-                model,
-                layer,
-                neurons,
-                _shape(run),
-                steps=options.steps,
-                step=options.step,
-                decay=options.decay,
-                seed=options.seed,
-                progress=lambda: progress.update(task, advance=1),
+            found[name] = features.maximize_neurons(
+                model, layer, neurons, _shape(run), ascent, lambda: progress.update(task, advance=1)
             )
     names = ("layer", "neurons", "before", "after")
     content = {

@@ -1,13 +1,13 @@
 """`lotnet attack`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.attacks import AttackReport, attack_report, linf_accuracy, require_auto_attack
+from lotnet.attacks import PGD_LINF, AttackReport, AttackSettings, attack_report, linf_accuracy, require_auto_attack
 from lotnet.cli.arguments import Parser
 from lotnet.cli.verbs.certify import bar, check_counts, check_split, parse_radius
 from lotnet.errors import InputError
@@ -56,13 +56,15 @@ def main(arguments: list[str]) -> int:
         opened.model.to(device),
         images,
         labels,
-        radius=radius,
-        linf_radius=linf_radius,
-        steps=options.steps,
-        restarts=options.restarts,
-        auto_attack=options.autoattack,
-        batch_size=options.batch_size,
-        seed=options.seed,
+        AttackSettings(
+            radius=radius,
+            linf_radius=linf_radius,
+            steps=options.steps,
+            restarts=options.restarts,
+            auto_attack=options.autoattack,
+            batch_size=options.batch_size,
+            seed=options.seed,
+        ),
         progress=lambda stage: console.print(f"{stage} ...", highlight=False),
     )
     path = opened.file("attacks.json")
@@ -90,8 +92,7 @@ def _linf_table(options: Any) -> int:
                 item.model.to(device),
                 *tensors(split),
                 radius,
-                steps=options.steps,
-                restarts=options.restarts,
+                replace(PGD_LINF, steps=options.steps, restarts=options.restarts),
                 batch_size=options.batch_size,
                 seed=options.seed,
                 progress=lambda count: progress.update(task, advance=count),
