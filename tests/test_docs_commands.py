@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lotnet.cli.arguments import Parser
+from lotnet.arguments import Parser
 from lotnet.cli.main import VERBS, main
 from pages import PAGES, RECORDS, ROOT, Command, commands
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from lotnet.cli.arguments import Parser, nearest
+from lotnet.arguments import Parser, nearest
 from lotnet.errors import InputError
 from lotnet.losses import LOSSES, CrossEntropy, Loss
 from lotnet.models import MODELS, LipConvnet, ModelConfig

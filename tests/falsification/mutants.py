@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lotnet.certification import certificate
 from lotnet.certification.rounding import Bounds, bounds
-from lotnet.frozen import FrozenModel, FrozenResidual, convolution, pointwise
+from lotnet.frozen import FrozenModel, FrozenResidual, convolution, freezing, pointwise
 from lotnet.frozen.convolution import FrozenSeries
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
 from lotnet.linalg.polar import polar
@@ -106,7 +106,7 @@ def _single_precision_newton() -> Iterator[None]:
 
     with (
         patch.object(LOT, "polar", single),
-        patch.object(convolution, "_SHRINK", 1.0),
+        patch.object(freezing, "_SHRINK", 1.0),
         _bounds(_normalisation_only)(),
     ):
         yield

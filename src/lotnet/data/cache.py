@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -85,7 +86,7 @@ def origin(path: Path) -> str | None:
         return None
 
 
-def _header(file: safe_open) -> dict:
+def _header(file: safe_open) -> dict[str, Any]:
     return json.loads((file.metadata() or {})[_ENTRY])
 
 
@@ -93,7 +94,7 @@ def _damaged(path: Path) -> InputError:
     return InputError(f"{path} is damaged: delete it and prepare the data set again (`lotnet data prepare`)")
 
 
-def _digest(about: dict, tensors: dict[str, Tensor]) -> str:
+def _digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     shapes = {key: [str(tensor.dtype), *tensor.shape] for key, tensor in tensors.items()}
     digest = hashlib.sha256(json.dumps([about, shapes], sort_keys=True).encode())
     for key in _TENSORS:

@@ -126,7 +126,7 @@ def _to_meta(operator: Operator) -> Operator:
 
 def _as_real(tensor: Tensor) -> Tensor:
     """Complex numbers as pairs of reals: not every transport knows complex ones."""
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _like(tensor: Tensor, template: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 import yaml
 from torch import Tensor
 
-from lotnet.cli.arguments import Parser
+from lotnet.arguments import Parser
 from lotnet.config import RunConfig, read_yaml
 from lotnet.data import Dataset, Split, hide_labels, unlabelled, validation_split
 from lotnet.errors import InputError

@@ -41,7 +41,7 @@ class RecordedGradients:
         self._images, self._labels = images.clone(), labels.clone()
         self._progress = torch.zeros((), device=images.device)
         buffers = [buffer.clone() for buffer in self._model.buffers()]
-        aside = torch.cuda.Stream(images.device)  # type: ignore[no-untyped-call]
+        aside = torch.cuda.Stream(images.device)
         aside.wait_stream(torch.cuda.current_stream(images.device))
         with torch.cuda.stream(aside):
             for _ in range(_WARM_UP):

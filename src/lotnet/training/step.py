@@ -111,7 +111,7 @@ class TrainingStep:
 
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
     """Exponential moving average of the weights, starting at the present ones; buffers are copied."""
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
     average.n_averaged += 1  # the initial weights count: the first update averages instead of replacing them
     return average
 

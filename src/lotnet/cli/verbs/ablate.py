@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.cli.arguments import Parser, nearest
-from lotnet.cli.verbs.certify import prove
+from lotnet.arguments import Parser, nearest
+from lotnet.certify_run import certify_split
 from lotnet.cli.verbs.train import check, default_recipe, peek, with_recipe
 from lotnet.config import RunConfig, add_settings, from_namespace, recipes
 from lotnet.errors import InputError
@@ -122,7 +122,7 @@ def _finish(run: Run, device: str, console: Console) -> None:
     console.print(f"training {run.path} on {fabric.device}", soft_wrap=True, highlight=False)
     train(run, load_data(run.config), fabric, console)
     opened = load_model(str(run.path))
-    prove(opened, "test", opened.split("test", run.config.limit), list(RADII), fabric.device, console)
+    certify_split(opened, "test", opened.split("test", run.config.limit), list(RADII), fabric.device, console)
 
 
 def _row(variant: str, run: Run, ablation: Ablation) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from rich.table import Table
 from safetensors.torch import save
 
 from lotnet.analysis import features, landscape, newton, tightness
-from lotnet.cli.arguments import Parser, nearest
-from lotnet.cli.verbs.certify import bar, check_counts, check_split
+from lotnet.arguments import Parser, nearest
+from lotnet.cli.options import check_counts, check_split
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.models import LipConvnet
+from lotnet.progress import progress_bar
 from lotnet.runs.data import load_data, part_of
 from lotnet.runs.directory import FORMAT, Run
 from lotnet.training.precision import arithmetic, evaluating
@@ -48,7 +49,7 @@ def _newton(arguments: list[str]) -> int:
     if not layers:
         raise InputError(f"{path} has no LOT layer, so no Newton iteration: analyse a run with parametrization lot")
     rows = []
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         for name, (layer, geometry) in progress.track(layers.items(), description="iterating layers"):
             rows.append(newton.layer_convergence(name, layer, geometry))
     content = {"run": str(path), "layers": [asdict(row) for row in rows]}
@@ -72,7 +73,7 @@ def _landscape(arguments: list[str]) -> int:
     runs = [Run.open(Path(path)) for path in options.runs]
     models = [run.best_model().to(device) for run in runs]
     surfaces: dict[str, landscape.Landscape] = {}
-    with bar(console) as progress, evaluating():
+    with progress_bar(console) as progress, evaluating():
         task = progress.add_task("evaluating losses", total=len(runs) * options.points**2)
         for run, model, name in zip(runs, models, _titles(runs), strict=True):
             split = part_of(load_data(run.config), options.split, options.limit)
@@ -124,7 +125,7 @@ def _features(arguments: list[str]) -> int:
         total = features.count_neurons(model, layer, _shape(run))
         plans.append((model, layer, features.choose_neurons(total, options.neurons, options.count, options.seed)))
     found: dict[str, features.Features] = {}
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("climbing", total=len(runs) * options.steps)
         for run, name, (model, layer, neurons) in zip(runs, _titles(runs), plans, strict=True):
             found[name] = features.maximize_neurons(
@@ -170,7 +171,7 @@ def _tightness(arguments: list[str]) -> int:
     opened = {text: load_model(text) for text in options.models}
     splits = {text: model.split(options.split, options.limit) for text, model in opened.items()}
     found: dict[str, tightness.Tightness] = {}
-    with bar(console) as progress, arithmetic(tf32=False):
+    with progress_bar(console) as progress, arithmetic(tf32=False):
         task = progress.add_task("following gradients", total=sum(map(len, splits.values())))
         for text, split in splits.items():
             found[text] = tightness.tightness(

@@ -7,13 +7,14 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from lotnet.arguments import Parser
 from lotnet.attacks import PGD_LINF, AttackReport, AttackSettings, attack_report, linf_accuracy, require_auto_attack
-from lotnet.cli.arguments import Parser
-from lotnet.cli.verbs.certify import bar, check_counts, check_split, parse_radius
+from lotnet.cli.options import check_counts, check_split, parse_radius
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.load_model import MODEL, LoadedModel, choose_device, load_model, tensors
 from lotnet.paper import results
+from lotnet.progress import progress_bar
 
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
@@ -85,7 +86,7 @@ def _linf_table(options: Any) -> int:
     opened = [load_model(name) for name in options.models]
     splits = [item.split(options.split, options.limit) for item in opened]
     rows: list[dict[str, Any]] = []
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("attacking images", total=sum(len(split) for split in splits))
         for name, item, split in zip(options.models, opened, splits, strict=True):
             accuracy = linf_accuracy(

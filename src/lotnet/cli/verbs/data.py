@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.cli.arguments import Parser, nearest
+from lotnet.arguments import Parser, nearest
 from lotnet.data import SOURCES, is_prepared, prepare
 from lotnet.errors import InputError
 

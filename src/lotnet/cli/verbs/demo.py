@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from lotnet.cli.arguments import Parser
+from lotnet.arguments import Parser
 from lotnet.data import to_unit
 from lotnet.demo.answers import Answers
 from lotnet.demo.server import Example, Server, is_loopback

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from rich.console import Console
 
-from lotnet.cli.arguments import Parser
+from lotnet.arguments import Parser
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export
 from lotnet.load_model import MODEL, LoadedModel, load_model, tensors

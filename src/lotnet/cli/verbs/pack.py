@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from lotnet.arguments import Parser
 from lotnet.certification.certificate import certify
 from lotnet.certification.summary import Summary, summarize
-from lotnet.cli.arguments import Parser
-from lotnet.cli.verbs.certify import bar, check_counts
+from lotnet.cli.options import check_counts
 from lotnet.data import Split, load
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.load_model import choose_device, tensors
 from lotnet.pretrained.packed import Packed, is_packed, pack
+from lotnet.progress import progress_bar
 from lotnet.runs.data import limited
 from lotnet.runs.directory import Run
 from lotnet.training.evaluate import RADII
@@ -80,7 +81,7 @@ def _certified(
     model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int, console: Console
 ) -> Summary:
     images, labels = tensors(split)
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("certifying images", total=len(images))
         done = certify(
             model.astype(torch.float64),

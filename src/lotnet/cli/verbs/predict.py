@@ -5,9 +5,9 @@ import json
 import torch
 from rich.console import Console
 
+from lotnet.arguments import Parser
 from lotnet.certification.formatting import rounded_down
-from lotnet.cli.arguments import Parser
-from lotnet.cli.verbs.certify import check_counts
+from lotnet.cli.options import check_counts
 from lotnet.data import to_unit
 from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lotnet.cli.arguments import Parser
+from lotnet.arguments import Parser
 from lotnet.files import atomic_write
 from lotnet.paper import results
 

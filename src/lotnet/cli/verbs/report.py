@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lotnet.cli.arguments import Parser
-from lotnet.cli.verbs.certify import parse_radius
+from lotnet.arguments import Parser
+from lotnet.cli.options import parse_radius
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write

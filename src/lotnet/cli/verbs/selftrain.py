@@ -13,15 +13,16 @@ import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 
+from lotnet.arguments import Parser
 from lotnet.certification.summary import Summary
-from lotnet.cli.arguments import Parser
-from lotnet.cli.verbs.certify import bar, prove
+from lotnet.certify_run import certify_split
 from lotnet.cli.verbs.train import default_recipe, only, peek, with_recipe
 from lotnet.config import add_settings, from_namespace, recipes
 from lotnet.data import Dataset
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.load_model import LoadedModel, load_model
+from lotnet.progress import progress_bar
 from lotnet.runs.data import image_spec, limited, load_data
 from lotnet.runs.directory import Run, fresh_path
 from lotnet.selftraining import pseudolabels
@@ -165,7 +166,7 @@ def _one_seed(
     found = _labels(teacher, plan, seed, folder, parts, fabric.device, console)
     _train(plan, STUDENT, seed, folder, parts.for_student(found.labels), parts, fabric, console)
     student = load_model(str(folder / STUDENT))
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("certifying unlabelled images", total=len(parts.images))
         measured = measure(
             teacher.model.to(fabric.device),
@@ -231,7 +232,7 @@ def _labels(
     if (folder / STUDENT).exists():  # labels are written before it begins, so it learned from others than come now
         raise InputError(f"{folder / STUDENT} was trained on pseudo-labels that are gone: delete it to start it again")
     console.print(f"labelling {parts.source}", soft_wrap=True, highlight=False)
-    with bar(console) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("labelling", total=len(parts.images))
         found = pseudolabels.label(
             teacher.model.to(device),
@@ -261,7 +262,7 @@ def _certified(opened: LoadedModel, plan: Plan, device: torch.device, console: C
             return _figures(Summary(**kept), checksum)
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none yet, or not one of ours: made anew
-    summary, _, _ = prove(opened, "test", test, list(RADII), device, console)
+    summary, _, _ = certify_split(opened, "test", test, list(RADII), device, console)
     return _figures(summary, checksum)
 
 

@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.cli.arguments import Parser, flatten
+from lotnet.arguments import Parser, flatten
 from lotnet.config import RunConfig, add_settings, from_namespace, kinds_in, read_recipe, recipes
 from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
