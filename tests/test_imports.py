@@ -36,7 +36,8 @@ ALLOWED: dict[str, set[str]] = {
     "progress": set(),
     "training": {"certification", "config", "data", "layers", "losses", "models", "orthogonalize", "runs"},
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "training"},
-    "paper": {"certification", "config", "linalg", "losses", "models", "runs"},
+    "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
+    "paper": {"certification", "certify_run", "config", "linalg", "load_model", "losses", "models", "runs", "training"},
     "analysis": {"linalg", "parametrizations", "frozen", "layers", "losses", "certification", "paper"},
     "selftraining": {
         "arguments",
@@ -67,6 +68,7 @@ ALLOWED: dict[str, set[str]] = {
         "load_model",
         "losses",
         "models",
+        "pack_run",
         "paper",
         "prediction",
         "pretrained",

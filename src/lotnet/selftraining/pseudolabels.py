@@ -60,7 +60,7 @@ def label(
             shares.append(graph(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
             if shares[-1].shape[1] < classes:
                 raise InputError(
-                    f"the teacher has {shares[-1].shape[1]} classes and the data have {classes}: train it on all of them"
+                    f"the teacher has {shares[-1].shape[1]} classes and the data have {classes}: train it on all"
                 )
             progress(len(batch))
     confidence, labels = torch.cat(shares).max(dim=1)
