@@ -54,7 +54,7 @@ def test_upload_see_the_radius_and_attack(tab: Any, digit: Path) -> None:
     assert "No change of the pixels" in tab.inner_text("#meaning")
     assert tab.locator("#shares li").count() == 5
     for part in (0, 0.5, 0.99):
-        assert f"Still {label}. Inside the radius this is proved" in move(tab, part * radius)
+        assert f"Still {label}. This is proved" in move(tab, part * radius)
     tab.evaluate("document.getElementById('size').max = 5")
     assert f"instead of {label}" in move(tab, 5.0)
     assert tab.get_attribute("#after", "src") != tab.get_attribute("#before", "src")

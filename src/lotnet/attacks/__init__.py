@@ -1,4 +1,7 @@
-"""What must never beat a certificate. Every attack takes a callable from images in [0, 1] to logits."""
+"""Attacks on certified models. No attack may beat a certificate.
+
+Each attack takes the model as a callable from images in [0, 1] to logits.
+"""
 
 from lotnet.attacks.accuracy import LInfAccuracy, linf_accuracy
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack

@@ -20,7 +20,7 @@ def count_robust(
     batch_size: int,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """How many of the chosen images the float64 program still classifies rightly where the attack moves them."""
+    """Count the chosen images that the float64 program still classifies correctly after the attack."""
     count = 0
     for index in chosen.nonzero().flatten().split(batch_size):
         if not len(index):
@@ -52,7 +52,7 @@ def linf_accuracy(
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LInfAccuracy:
-    """Clean, and under `pgd_linf`; nothing is certified. `progress` hears of the images that are done."""
+    """Clean accuracy, and accuracy under `pgd_linf`. Nothing is certified. `progress` gets counts of images done."""
     device = next(iter(model.buffers())).device
     graph = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(seed)

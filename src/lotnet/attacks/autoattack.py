@@ -10,7 +10,7 @@ from lotnet.errors import InputError
 
 
 class _Single(nn.Module):
-    """The package works in float32 and wants a module; the model may compute in what it likes."""
+    """The model as a float32 module, which the package needs. The model itself computes in `dtype`."""
 
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Single(nn.Module):
 
 
 def require_auto_attack() -> Any:
-    """The package's class, or one sentence about the extra that has it: worth asking before long work, not after."""
+    """Import the package's class, or say which extra has it. Call this before long work."""
     try:
         from pyautoattack import AutoAttack
     except ImportError:
@@ -43,11 +43,11 @@ def auto_attack_l2(
     batch_size: int = 250,
     seed: int = 0,
 ) -> Tensor:
-    """Perturbed images of the standard version (APGD on cross-entropy and targeted, FAB targeted, Square), in float32.
+    """Run the standard version of AutoAttack: APGD on cross-entropy, targeted APGD, targeted FAB, Square.
 
-    It knows one radius at a time, so with a tensor of radii it attacks image by image. Points stay in [0, 1]; where it
-    fails, the image is returned as it came. It keeps to the radius up to float32 rounding only. Models of fewer than
-    four classes do without its targeted APGD, images of fewer than five pixels a side without Square.
+    Returns perturbed images in float32 and [0, 1], or the image itself where the attack fails. The radius holds only up
+    to float32 rounding. The package takes one radius at a time, so a tensor of radii is attacked image by image.
+    Targeted APGD is left out for models of fewer than four classes, Square for images of fewer than five pixels a side.
     """
     standard = require_auto_attack()
     if isinstance(radius, Tensor) and radius.ndim:
@@ -60,12 +60,12 @@ def auto_attack_l2(
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
     attack = standard(single, norm="L2", eps=float(radius), seed=seed, device=images.device)
-    # The targeted attacks count down from the runner-up: there must be that many other classes.
+    # The targeted attacks try the most likely other classes in turn: there must be that many.
     attack.apgd_targeted.n_target_classes = attack.fab.n_target_classes = min(9, classes - 1)
     attack.apgd.n_iter = attack.apgd_targeted.n_iter = attack.fab.n_iter = steps
     attack.square.n_queries = queries
-    # What the package cannot do: its targeted difference-of-logits ratio looks at the fourth largest logit, and its
-    # Square attack in l2 starts from tiles of a fifth of the image.
+    # Limits of the package: its targeted difference-of-logits ratio needs the fourth largest logit, and its Square
+    # attack in l2 starts from tiles of a fifth of the image.
     impossible = {"apgd-t": classes < 4, "square": min(images.shape[-2:]) < 5}
     attack.attacks_to_run = [name for name in attack.attacks_to_run if not impossible.get(name)]
     with torch.random.fork_rng(devices=[]):  # it seeds the global generator

@@ -1,4 +1,4 @@
-"""Certificates put to the test: attacks at the certified radius, and the verdict in exact arithmetic."""
+"""Check certificates by attacks at exactly the certified radius. Distances are computed in exact arithmetic."""
 
 import math
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ class Budget:
     """How hard `check_certificates` tries, for each image."""
 
     steps: int = 20
-    """Of PGD, from each start."""
+    """PGD steps from each start."""
     restarts: int = 1
     """Random starts of PGD."""
     tries: int = 8
-    """Steps of the rounding search, from each of the other attacks' best points."""
+    """Steps of the rounding search, from the best point of the other attacks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Counterexample:
-    """A certificate that does not hold, with all that is needed to see it."""
+    """A certificate that does not hold, with everything needed to verify that."""
 
     index: int
     claim: Claim
@@ -46,11 +46,11 @@ class Counterexample:
 
     @property
     def distance(self) -> float:
-        """Rounded; `squared_distance` is what counts."""
+        """The distance, rounded. `squared_distance` decides."""
         return math.sqrt(self.squared_distance)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, which keeps every bit of a float64: the pixels, and the exact squared distance as a fraction."""
+        """The content for JSON. Pixels keep every bit of their float64, and the squared distance is exact."""
         return {
             "index": self.index,
             "claim": self.claim,
@@ -80,10 +80,11 @@ def check_certificates(
     batch_size: int = 250,
     generator: torch.Generator | None = None,
 ) -> list[Counterexample]:
-    """Attack every image with a radius, at that radius; the first counterexample of each image and claim.
+    """Attack every image that has a radius, at that radius. Return the first counterexample per image and claim.
 
-    Claim B is about the float64 program: its prediction must not change. Claim A is about the real function: it is
-    refuted where the program, less its proved error, prefers another class. An empty list refutes nothing.
+    Claim B is about the float64 program: its prediction must not change. Claim A is about the real function. It is
+    refuted where another class wins by more than the proved error of the program. An empty list means that no
+    certificate was refuted.
     """
     budget = budget or Budget()
     device = next(iter(model.buffers())).device
@@ -124,9 +125,9 @@ def attack_points(
     budget: Budget,
     generator: torch.Generator | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
-    """One attack after another: its name, and for each image the best point it found, exactly within the radius.
+    """Yield each attack's name and its best point for each image. Points lie exactly within the radius.
 
-    Images and radii are in the precision of the program under attack: its inputs are what it can represent.
+    Images and radii have the precision of the attacked program, so that points are inputs it can represent.
     """
     step = onto_sphere(images, nearest_boundary(model, images, labels), radius)
     yield "a gradient step", step
@@ -144,10 +145,10 @@ def attack_points(
 
 
 def real_margins(limits: Bounds, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Proved lower and upper bound of the real function's smallest margin, from computed logits.
+    """Proved lower and upper bounds of the real function's smallest margin, from computed logits.
 
-    A difference of two logits is off by their own roundings and `||w_c - w_j||` times the features' error; the last
-    factor covers the few roundings here.
+    The error of a difference of two logits is at most the rounding of both logits, plus `||w_c - w_j||` times the error
+    of the features. The last factor covers the roundings in this function.
     """
     gaps = logits.gather(1, labels[:, None]) - logits
     errors = limits.logit_error.to(logits.device)

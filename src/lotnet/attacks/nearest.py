@@ -1,4 +1,4 @@
-"""The nearest image that PGD finds beyond a certificate: what a certificate is worth, seen from the other side."""
+"""The nearest adversarial example that PGD finds: an upper bound of the robust radius, beside the certified one."""
 
 import base64
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from lotnet.attacks.pgd import Model, PGDSettings, pgd_l2
 from lotnet.certification.certificate import Certificates
 
 _ROUNDS = 10
-"""Radii that are tried, for each image."""
+"""Number of radii tried for each image."""
 _FIRST = 0.05
-"""The smallest radius that is tried first."""
+"""The first radius tried is at least this."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """An image that is classified rightly, and a near one that is not."""
+    """An image that is classified correctly, and the nearest adversarial example found for it."""
 
     index: int
     before: int
     after: int
     radius: float
-    """Certified, by claim B."""
+    """The certified radius, by claim B."""
     distance: float
-    """Never below `radius`."""
+    """The distance of the adversarial example. Never below `radius`."""
     perturbed: Tensor  # c h w, float32 in [0, 1]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the pixels as the bytes of little-endian float32, in base64."""
+        """The content for JSON. Pixels are little-endian float32 bytes in base64."""
         pixels = base64.b64encode(self.perturbed.numpy().astype("<f4").tobytes()).decode()
         return vars(self) | {"perturbed": pixels}
 
@@ -45,7 +45,7 @@ def nearest_examples(
     steps: int = 20,
     generator: torch.Generator | None = None,
 ) -> list[Nearest]:
-    """For the `count` least and the `count` most robust images; those for which PGD finds nothing are left out."""
+    """Search for the `count` least and the `count` most robust images. Images where PGD finds nothing are left out."""
     radii = certificates.radii["float"]
     held = (certificates.correct() & (radii > 0)).nonzero().flatten()
     order = held[radii[held].argsort(stable=True)]
@@ -64,10 +64,10 @@ def nearest_examples(
 def nearest_adversarial(
     model: Model, images: Tensor, labels: Tensor, certified: Tensor, steps: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Points in float32 and [0, 1] that are classified otherwise, their distances, and as what.
+    """Return adversarial examples in float32 and [0, 1], their distances, and their predicted classes.
 
-    The radius of PGD is doubled until it succeeds, then halved between success and failure, never below what is
-    certified. A distance is infinite where no radius succeeded.
+    The radius of PGD is doubled until PGD succeeds. Then bisection between success and failure shrinks it, never below
+    the certified radius. A distance is infinite where no radius succeeded.
     """
     best, after = images.float(), labels.clone()
     low, high = certified.to(images), torch.full_like(certified, torch.inf).to(images)

@@ -1,7 +1,7 @@
-"""Projected gradient descent on the margin, in l2 and in l-infinity, and the step to the nearest linearised boundary.
+"""Projected gradient descent (PGD) on the margin in l2 and l-infinity, and the step to the nearest linearised boundary.
 
-The margin, the label's logit minus the largest other one, is what a certificate bounds. Its gradient does not fade
-where the softmax saturates, so no attack stops because logits are large.
+The margin is the label's logit minus the largest other logit: the quantity that a certificate bounds. Its gradient
+does not vanish where the softmax saturates, so large logits do not stop an attack.
 """
 
 from abc import ABC, abstractmethod
@@ -36,9 +36,9 @@ PGD_LINF = PGDSettings(step_size=0.25, clip=True)
 
 
 class Ball(ABC):
-    """The perturbations allowed, and the geometry of steepest descent in their norm; `radius` has one entry per image.
+    """The allowed perturbations, and steepest descent in their norm. `radius` has one entry per image.
 
-    Projections end inside up to the rounding of `images + delta`; `rounding_search.is_within` decides exactly.
+    A projected perturbation is inside up to the rounding of `images + delta`. `rounding_search.is_within` is exact.
     """
 
     def __init__(self, radius: float | Tensor, images: Tensor) -> None:
@@ -47,15 +47,15 @@ class Ball(ABC):
 
     @abstractmethod
     def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Uniform in the ball."""
+        """Draw uniformly from the ball."""
 
     @abstractmethod
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The perturbation of norm one along which a linear function grows fastest; zero for a zero gradient."""
+        """The direction of norm one in which a linear function grows fastest; zero for a zero gradient."""
 
     @abstractmethod
     def project(self, delta: Tensor) -> Tensor:
-        """The nearest perturbation that is allowed."""
+        """The nearest allowed perturbation."""
 
 
 class L2(Ball):
@@ -122,7 +122,7 @@ def _pgd(
         lowest = margins(model(images), labels)
     for _ in range(settings.restarts):
         delta = ball.random(images, generator)
-        for step in range(settings.steps + 1):  # the last point is evaluated, too
+        for step in range(settings.steps + 1):  # the last pass only evaluates the last point
             points = images + ball.project(delta)
             points = points.clamp(0, 1) if settings.clip else points
             value, gradient = _margin_and_gradient(model, points, labels)
@@ -142,9 +142,10 @@ def _margin_and_gradient(model: Model, points: Tensor, labels: Tensor) -> tuple[
 
 
 def nearest_boundary(model: Model, images: Tensor, labels: Tensor) -> Tensor:
-    """Unit direction to the nearest boundary of each image's label, the model linearised there: exact if it is linear.
+    """Unit direction to the nearest decision boundary of the model linearised at each image. Exact for a linear model.
 
-    All classes are compared, one gradient each: the runner-up need not be the nearest. Zero where no gradient is.
+    It compares all classes, with one gradient each, because the class with the second largest logit need not have the
+    nearest boundary. The direction is zero where all gradients are.
     """
     with torch.enable_grad():
         points = images.detach().requires_grad_()
@@ -163,7 +164,7 @@ def nearest_boundary(model: Model, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def norms(x: Tensor) -> Tensor:  # b ... -> b 1 1 1
-    """l2 norms, never zero: dividing zero by them gives zero."""
+    """l2 norms, clamped above zero, so that zero divided by its norm is zero."""
     size = torch.linalg.vector_norm(x.flatten(1), dim=1).clamp_min(torch.finfo(x.dtype).tiny)
     return size.view(-1, *(1,) * (x.ndim - 1))
 

@@ -1,4 +1,4 @@
-"""Clean, attacked and certified accuracy side by side, and every certificate checked."""
+"""The attack report: clean, attacked and certified accuracy, and a check of every certificate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ class AttackSettings:
     budget: Budget = field(default_factory=Budget)
     """How hard the check of the certificates tries."""
     batch_size: int = 250
-    """Images at a time."""
+    """Images per batch."""
     seed: int = 0
 
 
@@ -50,28 +50,28 @@ class AttackReport:
 
     images: int
     radius: float
-    """Of the l2 attacks and of `certified`."""
+    """Radius of the l2 attacks, and of `certified`."""
     linf_radius: float
     clean: float
     attacked: dict[str, float]
     """pgd_l2, pgd_linf and, if asked for, autoattack_l2."""
     certified: float
-    """By claim B."""
+    """Certified accuracy, by claim B."""
     checked: int
-    """Images with a radius, attacked at it."""
+    """Number of images with a radius, each attacked at its radius."""
     counterexamples: list[Counterexample]
     nearest: list[Nearest]
-    """For the least and the most robust images, the nearest one that is classified otherwise."""
+    """The nearest adversarial examples of the least and the most robust images."""
     checksum: str
-    """Of the model."""
+    """Checksum of the model."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For `attacks.json`."""
+        """The content of `attacks.json`."""
         lists = {name: [item.to_dict() for item in getattr(self, name)] for name in ("counterexamples", "nearest")}
         return vars(self) | lists
 
     def without_pixels(self) -> dict[str, Any]:
-        """The same, for a screen: `attacks.json` has the images that were found."""
+        """The content without the images, for a screen."""
         whole = self.to_dict()
         for name in ("counterexamples", "nearest"):
             kept = [{key: item[key] for key in item if key not in ("image", "perturbed")} for item in whole[name]]

@@ -1,6 +1,7 @@
-"""An attack that aims exactly at the radius: distances in rationals, and steps of one unit in the last place.
+"""An attack at exactly the radius, by steps of one unit in the last place.
 
-Floating-point numbers are rationals, so whether a perturbed image lies within a radius is decided without rounding.
+Floating-point numbers are rationals. So rational arithmetic decides, without rounding, whether a perturbed image lies
+within a radius.
 """
 
 from fractions import Fraction
@@ -16,7 +17,7 @@ def squared_distance(x: Tensor, y: Tensor) -> Fraction:
     """`||x - y||^2`, exactly."""
     pairs = [(a, b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True) if a != b]
     ratios = [(a.as_integer_ratio(), b.as_integer_ratio()) for a, b in pairs]
-    # Denominators are powers of two: the largest is a multiple of all, and integers do the rest.
+    # Denominators are powers of two, so the largest is a common one, and the sum is over integers.
     scale = max((max(a[1], b[1]) for a, b in ratios), default=1)
     total = sum((a[0] * (scale // a[1]) - b[0] * (scale // b[1])) ** 2 for a, b in ratios)
     return Fraction(total, scale**2)
@@ -28,9 +29,10 @@ def is_within(x: Tensor, y: Tensor, radius: float) -> bool:
 
 
 def onto_sphere(images: Tensor, directions: Tensor, radius: Tensor) -> Tensor:
-    """Each image moved along its direction, as far as its radius allows in exact arithmetic, up to a few roundings.
+    """Move each image along its direction to the radius. The result is never outside in exact arithmetic.
 
-    An image stays where it is if no representable point of the direction lies within the radius.
+    It is a few roundings inside at most. An image does not move if no representable point along the direction lies
+    within the radius.
     """
     steps = radius.to(images).view(-1, 1, 1, 1) * directions / norms(directions)
     points = images.clone()
@@ -56,11 +58,12 @@ def rounding_search(
     tries: int = 8,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Points within the radius, exactly, of the smallest margin found by steps of one unit in the last place.
+    """Search for the smallest margin by steps of one unit in the last place. Points lie exactly within the radius.
 
-    `start` holds points to search around, by default the linearised boundary's direction at the full radius. Each
-    try moves a random half of the coordinates up or down to the next number; it counts if the margin falls, or stays
-    equal (logits are coarse: long walks on a plateau reach its edge), and the point is still within the radius.
+    The search starts from `start`, by default at the full radius towards the nearest linearised boundary. Each try
+    moves random coordinates up or down to the next number. The step is accepted if the point is still within the radius
+    and the margin does not rise. Equal margins are accepted because logits are coarse: a long walk on a plateau reaches
+    its edge.
     """
     if start is None:
         start = onto_sphere(images, nearest_boundary(model, images, labels), radius)

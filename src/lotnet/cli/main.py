@@ -8,7 +8,10 @@ from lotnet.errors import InputError
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("lotnet.cli.verbs.train", "train a model: digits by default, a recipe with --config"),
-    "selftrain": ("lotnet.cli.verbs.selftrain", "train a teacher, and a student on what it says of unlabelled images"),
+    "selftrain": (
+        "lotnet.cli.verbs.selftrain",
+        "train a teacher, and a student on the teacher's labels of more images",
+    ),
     "certify": ("lotnet.cli.verbs.certify", "prove, for each image, a radius in which the prediction cannot change"),
     "attack": ("lotnet.cli.verbs.attack", "attack a model, and every certificate at exactly its radius"),
     "predict": ("lotnet.cli.verbs.predict", "the label of an image file, and the radius in which it is proved"),
@@ -16,10 +19,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "pack": ("lotnet.cli.verbs.pack", "a run as a small folder to give away, its kernels in half precision"),
     "demo": ("lotnet.cli.verbs.demo", "a local page: drop an image, see its label, its radius and what attacks do"),
     "report": ("lotnet.cli.verbs.report", "one page about certified runs, compared if there are several"),
-    "analyze": ("lotnet.cli.verbs.analyze", "look inside a trained network: newton, landscape, features, tightness"),
+    "analyze": ("lotnet.cli.verbs.analyze", "analyze trained networks: newton, landscape, features, tightness"),
     "ablate": ("lotnet.cli.verbs.ablate", "train and certify the variants of an ablation of the paper"),
     "data": ("lotnet.cli.verbs.data", "list data sets, or prepare one from a folder or archive"),
-    "record": ("lotnet.cli.verbs.record", "keep what a certified run came to, beside the paper's row"),
+    "record": ("lotnet.cli.verbs.record", "store the results of a certified run beside the paper's row"),
     "paper": ("lotnet.cli.verbs.paper", "the paper's rows, and the command that trains each"),
 }
 """Verb: (module with `main(arguments) -> exit code`, one line for --help). Imported only when it is called for."""

@@ -1,1 +1,1 @@
-"""A local page to try images on: `answers` computes, `server` speaks HTTP, `page/` is what a browser shows."""
+"""A local web page to try a model: `answers` computes, `server` speaks HTTP, `page/` has the HTML."""

@@ -1,10 +1,10 @@
-"""What the page asks of a model: an image's label and certified radius, and what an attack of some size does to it.
+"""Predictions and attacks for the demo page: the label and certified radius of an image, and an attack on it.
 
 Invariants:
 
-* both are about the float64 graph, so the radius is claim B's and the attack is on the program that it speaks of;
-* whether an attacked image lies within the radius is decided in exact arithmetic;
-* one image at a time: however many requests wait, memory holds the pixels of one.
+* both use the float64 graph, so the radius is that of claim B, and the attack is on the program that claim B is about;
+* exact arithmetic decides whether an attacked image lies within the radius;
+* requests are answered one at a time, so memory holds the pixels of one image only.
 """
 
 import base64
@@ -26,16 +26,16 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.prediction import Picture, Prediction, predict, read_picture
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-"""What is decoded: none of Pillow's formats that start another program."""
+"""Image formats that are decoded. Formats for which Pillow starts another program are not among them."""
 
 LARGEST_SIZE = 100.0
-"""Of an attack; no image of this page is so far from any other that more would mean anything."""
+"""Largest size of an attack. A larger one would show nothing more."""
 
 _STEPS = 20
 
 
 class Answers:
-    """For one model; safe to call from several threads."""
+    """Answers about one model. Methods may be called from several threads."""
 
     def __init__(self, model: FrozenModel) -> None:
         self._graph = model.astype(torch.float64)
@@ -46,11 +46,11 @@ class Answers:
         return self._graph.input_shape
 
     def warm_up(self) -> None:
-        """Prove the layers now, and not when the first image comes."""
+        """Prove the layers now, so that the first image does not wait for it."""
         predict(self._graph, torch.zeros(1, *self.input_shape, dtype=torch.float64))
 
     def predict(self, content: bytes) -> dict[str, Any]:
-        """Of the image file `content`."""
+        """Predict the image file `content`."""
         with self._turn:
             picture, image = self._read(content)
             (answer,) = predict(self._graph, image)
@@ -62,9 +62,9 @@ class Answers:
         }
 
     def attack(self, content: bytes, size: float) -> dict[str, Any]:
-        """The image of the smallest margin that projected gradient descent finds within the l2 distance `size`."""
+        """Find the image of smallest margin within the l2 distance `size`, by projected gradient descent (PGD)."""
         if not 0 <= size <= LARGEST_SIZE:  # NaN is neither
-            raise InputError(f"the size of an attack lies between 0 and {LARGEST_SIZE:g}, not at {size}")
+            raise InputError(f"the size of an attack is {size}: give a number from 0 to {LARGEST_SIZE:g}")
         with self._turn:
             _, image = self._read(content)
             (before,) = predict(self._graph, image)
@@ -94,13 +94,13 @@ class Answers:
         except (Image.DecompressionBombError, Image.DecompressionBombWarning):
             raise InputError("the image has too many pixels: scale it down first") from None
         except Exception:  # damaged bytes make Pillow raise nearly any exception type
-            raise InputError(f"this is no image that can be read: use {', '.join(FORMATS)}") from None
+            raise InputError(f"the file is not an image that can be read: use {', '.join(FORMATS)}") from None
         picture = read_picture(io.BytesIO(content), self.input_shape, "the image")
         return picture, to_unit(picture.pixels[None], torch.float64)
 
 
 def _shown(answer: Prediction) -> dict[str, Any]:
-    """As the page prints it: rounded down, so that no more is shown than is proved."""
+    """The prediction as the page prints it. Radii are rounded down, so that no more is shown than is proved."""
     likeliest = sorted(answer.probabilities.items(), key=lambda item: -item[1])[:5]
     return {
         "label": answer.label,
@@ -112,11 +112,12 @@ def _shown(answer: Prediction) -> dict[str, Any]:
 
 
 def amplified(change: Tensor) -> Tensor:
-    """A difference of two images as an image: grey is no change, black and white the largest."""
+    """A difference of two images as an image: mid-grey is no change, black or white the largest."""
     return 0.5 + change / (2 * change.abs().max().clamp_min(torch.finfo(change.dtype).tiny))
 
 
 def png(pixels: Tensor) -> bytes:  # c h w, in [0, 1]
+    """The content of a PNG file."""
     levels = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
     buffer = io.BytesIO()
     Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels).save(buffer, "PNG")
@@ -124,4 +125,5 @@ def png(pixels: Tensor) -> bytes:  # c h w, in [0, 1]
 
 
 def png_url(pixels: Tensor) -> str:
+    """The image as a data URL."""
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"

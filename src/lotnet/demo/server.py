@@ -1,12 +1,13 @@
-"""The page's server: Python's own HTTP server, a table of routes, and nothing that is not needed.
+"""The server of the demo page: Python's own HTTP server and a table of routes.
 
-What it refuses, and why:
+It refuses:
 
-* a Host header with a name other than localhost or the one it was started with: a foreign name that was made to point
-  here (DNS rebinding) would give a foreign page access;
-* a POST from another origin: no other page may use the model;
-* bodies without a length or above `LARGEST_UPLOAD`, before reading them; images of too many pixels, before decoding;
-* every path that is not in the table: no file name is ever made from a request.
+* a Host header that names neither localhost nor the host it was started with. Otherwise a foreign name that resolves to
+  this machine (DNS rebinding) would give a foreign page access;
+* a POST from another origin, so that no other page can use the model;
+* a body without a length or above `LARGEST_UPLOAD`, before reading it;
+* an image of too many pixels, before decoding it;
+* a path that is not in the table. No file name is ever made from a request.
 """
 
 import errno
@@ -28,10 +29,10 @@ from lotnet.demo.answers import FORMATS, Answers, png
 from lotnet.errors import InputError
 
 LARGEST_UPLOAD = 16 * 2**20
-"""Bytes."""
+"""Largest upload in bytes."""
 
 _HEADERS = {
-    # The page needs its own script, style and pictures, and may not speak to anyone else.
+    # The page may load its own script, style and images, and connect to nothing else.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -49,14 +50,14 @@ _PAGE = {
 
 @dataclass(frozen=True)
 class Example:
-    """An image to try, of the data set the model was trained on."""
+    """A test image of the data set that the model was trained on."""
 
     label: str
     pixels: Tensor  # c h w, in [0, 1]
 
 
 class Server(ThreadingHTTPServer):
-    """Holds its port from the moment it is made, and answers from `show` on. Port 0 is any free one."""
+    """A server that holds its port once constructed, and answers once `show` is called. Port 0 means any free port."""
 
     daemon_threads = True
 
@@ -73,7 +74,7 @@ class Server(ThreadingHTTPServer):
             raise InputError(f"cannot listen on {host}, port {port} ({reason}): choose another {remedy}") from None
 
     def show(self, answers: Answers, about: dict[str, Any], examples: Sequence[Example]) -> None:
-        """Serve the page of this model until `shutdown`."""
+        """Serve the page about this model until `shutdown` is called."""
         page = resources.files("lotnet") / "demo" / "page"
         paths = [f"/examples/{n}.png" for n in range(len(examples))]
         content = about | {
@@ -95,13 +96,13 @@ class Server(ThreadingHTTPServer):
         return f"http://{self.host}:{self.server_address[1]}/"
 
     def knows(self, host: str | None) -> bool:
-        """Whether a Host header names this server: by number, as localhost, or as it was started."""
+        """Whether a Host header names this server: an IP address, localhost, or the host it was started with."""
         name = urlsplit(f"//{host or ''}").hostname or ""
         return name in ("localhost", self.host.lower()) or is_number(name)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers in JSON, {"error": sentence} where something is wrong with the request."""
+    """Answers requests in JSON; {"error": sentence} for a bad request."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -118,7 +119,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, *found)
 
     def do_POST(self) -> None:
-        self.close_connection = True  # also where the body is left unread
+        self.close_connection = True  # the body may be left unread
         if self._refused():
             return
         parts = urlsplit(self.path)
@@ -142,8 +143,8 @@ class Handler(BaseHTTPRequestHandler):
         except InputError as error:
             self._error(HTTPStatus.BAD_REQUEST, str(error))
         except Exception:
-            traceback.print_exc()  # a bug: the terminal says where
-            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, "lotnet failed: the terminal it runs in says where")
+            traceback.print_exc()  # a bug: show it in the terminal
+            self._error(HTTPStatus.INTERNAL_SERVER_ERROR, "lotnet failed with a bug: see the terminal it runs in")
         else:
             self._send(HTTPStatus.OK, json.dumps(found).encode(), "application/json")
 
@@ -171,15 +172,15 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
-        except (BrokenPipeError, ConnectionResetError):  # the browser no longer wants it
+        except (BrokenPipeError, ConnectionResetError):  # the browser has gone
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the terminal is for what a person should read."""
+        """Log nothing: the terminal is for messages to the user."""
 
 
 def is_number(host: str) -> bool:
-    """Whether a host is an IP address: no name, so nothing that could be made to point elsewhere."""
+    """Whether a host is an IP address. An address, unlike a name, cannot be made to point elsewhere."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -188,7 +189,7 @@ def is_number(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     return host == "localhost" or (is_number(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -196,4 +197,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"the size of an attack is a number, not {text[:20]!r}") from None
+        raise InputError(f"the size of an attack must be a number, not {text[:20]!r}") from None

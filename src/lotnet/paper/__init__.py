@@ -1,1 +1,1 @@
-"""The paper's tables, ablations and theorems, and measured results beside them."""
+"""The LOT paper: its tables, ablations and theorems, and how results compare with them."""

@@ -1,29 +1,32 @@
-"""The paper's ablations: what each varies, as settings over one base."""
+"""The paper's ablations. Each variant is a set of settings over one base."""
 
 from dataclasses import dataclass
 
 from lotnet.paper.tables import SOC, Overrides
 
 PAPER_RECIPE = "cifar10/plain"
-"""What the paper's own numbers are for, with `BASE` and a variant's settings."""
+"""With `BASE` and a variant's settings, this recipe is the paper's own setting."""
 BASE: Overrides = {
     "model.depth": "20",
     "model.activation": "maxmin",
     "model.head": "orthogonal",
     "loss.kind": "cross-entropy",
 }
-"""The paper's for all of them: LipConvnet-20 without CReg and HH. On small images it has fewer layers."""
+"""The paper's base: LipConvnet-20 without certificate regularisation (CReg) and Householder activations (HH).
+
+On small images the network has fewer layers.
+"""
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """Variants that differ in nothing but the settings named here."""
+    """Variants that differ only in the settings given here."""
 
     about: str
-    """One line for the list."""
+    """One line of help."""
     variants: dict[str, Overrides]
     table: str | None = None
-    """The beginning of the name of the paper's tables with these rows; none where it has no numbers."""
+    """Prefix of the names of the paper's tables with these rows; None where the paper has no numbers."""
 
     def varied(self) -> set[str]:
         """Names of the settings that the variants differ in."""
@@ -62,16 +65,17 @@ ABLATIONS: dict[str, Ablation] = {
         },
         table="sup",
     ),
-    # The paper takes n steps of one cubic. LOT here takes as many steps as its schedule needs for the condition number
-    # it allows for: 3 or 4, 4 or 5, 6 and 8 for these, by the number of channels. Like too few of the paper's, they
-    # leave small singular values below one, in training; what is evaluated is always iterated to the end.
+    # The paper takes n steps of one cubic polynomial. Here LOT takes as many steps as its schedule needs for a given
+    # condition number: 3 or 4, 4 or 5, 6 and 8 for the variants below, depending on the number of channels. Like too
+    # few of the paper's steps, a short schedule leaves small singular values below one in training. Evaluation always
+    # iterates to convergence.
     "steps": Ablation(
-        "steps of LOT's iteration in training, by the condition number that they suffice for",
+        "steps of LOT's iteration in training, by the condition number that they are enough for",
         {f"condition-{n}": {"model.options": f"{{condition: {n}}}"} for n in (2, 10, 100, 1000)},
     ),
     "start": Ablation(
-        "layers with as many outputs as inputs start at the identity, or at random",
+        "square layers initialised at the identity, or at random",
         {"identity": {"model.start": "identity"}, "random": {"model.start": "random"}},
     ),
 }
-"""Name: ablation. Variants in the order of the paper's rows, where it has some."""
+"""Name: ablation. Variants are in the order of the paper's rows, if it has any."""

@@ -1,4 +1,4 @@
-"""The paper's own iteration and its error bound, for analysis and comparison; `polar` is what the layers use."""
+"""The paper's Newton iteration and its error bound, for analysis. Layers use `lotnet.linalg.polar` instead."""
 
 from collections.abc import Iterator
 
@@ -24,15 +24,15 @@ def newton_iterates(v: Tensor, steps: int) -> Iterator[Tensor]:
 
 
 def largest_singular_values(v: Tensor, steps: int) -> Tensor:  # (..., m, n) -> (steps + 1, ...)
-    """Largest singular value after each step: it rises to one from below."""
+    """Largest singular value after each step. It rises to one from below."""
     return torch.stack([torch.linalg.matrix_norm(w, ord=2) for w in newton_iterates(v, steps)])
 
 
 def newton_error_bound(v: Tensor, steps: int) -> Tensor:
-    """The paper's bound of `||Z_k V||_2` after `steps` steps (theorem of its appendix on error control).
+    """The paper's bound of `||Z_k V||_2` after `steps` steps (the theorem on error control in its appendix).
 
-    With `rho = ||I - V V*||_2 < 1` for the rescaled V: `1 + cond(V) (1 - sqrt(1 - rho^(2^k)))`. It is infinite where V
-    has no full row rank, for which the theorem says nothing.
+    With `rho = ||I - V V*||_2 < 1` for the rescaled V, the bound is `1 + cond(V) (1 - sqrt(1 - rho^(2^k)))`. It is
+    infinite where V does not have full row rank, because the theorem does not apply there.
     """
     v = _rescaled(v)
     singular = torch.linalg.svdvals(v)[..., : v.shape[-2]]

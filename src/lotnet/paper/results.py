@@ -1,4 +1,4 @@
-"""Measured results: one JSON file for each certified run, and the table that compares them with the paper's rows."""
+"""Measured results: one JSON file per certified run, and the table that compares them with the paper's rows."""
 
 import json
 import shlex
@@ -17,18 +17,18 @@ from lotnet.runs.directory import Run
 
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
-"""Options that do not change what a run computes, left out of the command that repeats it."""
+"""Options that do not change what a run computes. The command that repeats a run does without them."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one run came to on all test images, with all that is needed to repeat it. Accuracies in [0, 1]."""
+    """The results of one run on all test images, with everything needed to repeat it. Accuracies are in [0, 1]."""
 
     name: str
     command: str
     config: dict[str, Any]
     sessions: list[dict[str, Any]]
-    """Where and with what it was trained: commit, versions, hardware."""
+    """Commit, versions and hardware of each session of the run."""
     parameters: int
     epochs: int
     best_epoch: int
@@ -38,7 +38,7 @@ class Result:
     evaluation_device: str
     checksum: str
     summary: dict[str, Any]
-    """Of certificates.json: clean, certified by each claim, by class."""
+    """The summary of certificates.json: clean accuracy, certified accuracy by each claim and by class."""
     audit: list[dict[str, Any]]
 
     def certified(self, claim: str = "float") -> list[float]:
@@ -96,7 +96,7 @@ def save(result: Result, folder: Path) -> Path:
 
 
 def load_all(folder: Path) -> list[Result]:
-    """Every result in a folder, by name; files of other kinds are passed over."""
+    """Every result in a folder, sorted by name. Other files are skipped."""
     found = []
     for path in sorted(folder.glob("*.json")):
         content = json.loads(path.read_text())
@@ -106,24 +106,24 @@ def load_all(folder: Path) -> list[Result]:
 
 
 def paper_row(result: Result) -> Row | None:
-    """The paper's row of a result, or None where it has none."""
+    """The paper's row with the settings of a result, or None."""
     return row_of_run(RunConfig.from_dict(result.config, result.name), result.command)
 
 
 def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
-    """The paper's row of a run that was trained by `command`, or None where it has none."""
+    """The paper's row with the settings of a run that `command` trained, or None."""
     return None if _is_selftrained(command) else row_like(config, table)
 
 
 def _is_selftrained(command: str) -> bool:
-    """Then its settings are a supervised row's, and its labels are not."""
+    """Whether self-training made the run. Then its settings match a supervised row, but its labels do not."""
     return command.startswith("lotnet selftrain")
 
 
 def row_like(config: RunConfig, table: str = "sup") -> Row | None:
-    """The paper's row with the same data, model, layer and techniques, or None where it has none.
+    """The paper's row with the same data, model, layer and techniques, or None.
 
-    `table` is the beginning of the name of the tables that are looked at.
+    `table` is a prefix of the names of the tables to search.
     """
     return next((row for row in rows() if row.table.startswith(table) and _is_like(config, row)), None)
 
@@ -131,7 +131,7 @@ def row_like(config: RunConfig, table: str = "sup") -> Row | None:
 def _is_like(config: RunConfig, row: Row) -> bool:
     model = config.model
     if isinstance(model, LipConvnet):
-        # The shallow have no residual inside, whatever is asked for.
+        # Shallow networks have no residual connections, whatever the setting says.
         name = f"LipConvnet-{model.depth}"
         usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
     elif isinstance(model, LipResNet18):
@@ -156,9 +156,9 @@ def _is_like(config: RunConfig, row: Row) -> bool:
 
 
 def measured(results: list[Result]) -> dict[Row, Result]:
-    """For each row of the paper that was run, the result held against it: the longest training's, of equals the newest.
+    """The result to compare with each row of the paper that was run: that of the longest run; ties go to the newest.
 
-    How good a result is has no say.
+    The accuracy of a result plays no part in the choice.
     """
     found: dict[Row, Result] = {}
     for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):
@@ -176,7 +176,7 @@ def write_readme(folder: Path) -> None:
 
 
 def markdown(results: list[Result], findings: str = "") -> str:
-    """results/README.md: ours, the paper's and the difference, what was found out, and the rows nobody has run here."""
+    """The text of results/README.md: our results, the paper's, the difference, findings, and the rows not run yet."""
     lines = [
         "# Measured results",
         "",
@@ -207,7 +207,7 @@ def markdown(results: list[Result], findings: str = "") -> str:
 
 
 def _not_run(results: list[Result]) -> list[str]:
-    """The supervised rows that have no result, a line for each table, data set and layer."""
+    """The supervised rows that have no result, one line per table, data set and layer."""
     done = measured(results)
     missing = [row for row in rows() if row.is_supervised and row not in done]
     models: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ def _not_run(results: list[Result]) -> list[str]:
 
 
 def command_of(words: list[str]) -> str:
-    """`lotnet train ...` as it was given, less what only says where it ran."""
+    """The command line of a run, without the options of one session."""
     kept: list[str] = []
     skip = False
     for word in words[1:]:

@@ -11,10 +11,10 @@ from lotnet.errors import InputError
 Overrides = dict[str, str]
 
 UNLABELLED = "ti_500K_pseudo_labeled.pickle"
-"""The images without labels of the paper's semi-supervised rows, by the name their authors gave the file."""
+"""File of the unlabelled images of the paper's semi-supervised rows, under its original name."""
 
 EPOCHS = 200
-"""Of every row."""
+"""Epochs of every row."""
 
 ACCURACIES = {"clean": "clean", "cert_36": "36/255", "cert_72": "72/255", "cert_108": "108/255"}
 """Columns of accuracies: field of `Row`, heading."""
@@ -24,7 +24,7 @@ SOC: Overrides = {"model.parametrization": "soc"}
 
 @dataclass(frozen=True)
 class Row:
-    """One row of one table. Accuracies are percentages; None where the paper gives none."""
+    """One row of one table. Accuracies are percentages, None where the paper has no number."""
 
     table: str
     dataset: str
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def variant(self) -> str:
-        """What tells the rows of an ablation apart; nothing in other tables."""
+        """The variant of an ablation; empty in other tables."""
         return {
             "abl-residual": "residual" if self.residual else "no residual",
             "abl-padding": f"{self.padding} padding",
@@ -52,17 +52,18 @@ class Row:
 
     @property
     def is_supervised(self) -> bool:
-        """Trained on labels alone and certified, as `lotnet train` and `lotnet certify` do."""
+        """Whether the row is trained on labels alone and certified, as by `lotnet train` and `lotnet certify`."""
         return self.setting == "supervised" and self.cert_36 is not None
 
 
 def rows() -> list[Row]:
-    """In the paper's order."""
+    """All rows, in the paper's order."""
     text = (resources.files("lotnet") / "paper" / "tables.csv").read_text()
     return [_row(record) for record in csv.DictReader(text.splitlines())]
 
 
 def tables() -> list[str]:
+    """The names of the tables."""
     return list(dict.fromkeys(row.table for row in rows()))
 
 
@@ -74,7 +75,7 @@ def rows_of(table: str | None) -> list[Row]:
 
 
 def recipe_for(row: Row) -> tuple[str, Overrides]:
-    """The packaged recipe, and the settings by which the row differs from it."""
+    """The packaged recipe of a row, and the settings in which the row differs from it."""
     dataset = {"tinyimagenet": "tiny-imagenet"}.get(row.dataset, row.dataset)
     overrides: Overrides = {}
     if row.model == "ResNet-18":
@@ -94,7 +95,7 @@ def recipe_for(row: Row) -> tuple[str, Overrides]:
 
 
 def command_for(row: Row) -> str:
-    """What trains the row. Semi-supervised ones train a teacher on labels and a student on what it says."""
+    """The command that trains a row. Semi-supervised rows use `lotnet selftrain`."""
     recipe, overrides = recipe_for(row)
     verb = "train"
     if row.setting == "semi-supervised":
@@ -103,7 +104,7 @@ def command_for(row: Row) -> str:
 
 
 def arguments(overrides: Overrides) -> list[str]:
-    """Overrides as the command line takes them."""
+    """Overrides as command-line arguments."""
     return [word for name, value in overrides.items() for word in (f"--{name}", value)]
 
 

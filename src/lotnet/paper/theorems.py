@@ -1,13 +1,14 @@
-"""The paper's bounds as functions of what they depend on. docs/theory.md says under which reading each is true.
+"""The paper's bounds as functions. docs/theory.md says under which reading each bound is true.
 
-Semi-supervised learning: a student `G` with values in [0, 1] is fitted to the labels `G_pl` of a labeller, which
-is wrong with probability `labeller_error`. With `L(G, H) = E |G - H|` the *disagreement* is `L(G, G_pl)`, the error
-`L(G, G*)`, and the *consistency* the probability of the points near which `G` changes by more than `delta`.
+Semi-supervised learning: a student `G` with values in [0, 1] is fitted to the labels `G_pl` of a teacher (the paper's
+labeller), which is wrong with probability `labeller_error`. With `L(G, H) = E |G - H|`, the *disagreement* is
+`L(G, G_pl)`, the error is `L(G, G*)`, and the *consistency* is the probability of points near which `G` changes by more
+than `delta`.
 
-The assumption behind every bound: within each class, any set of points at most as probable as the labeller's mistakes
-there has a neighbourhood at least `c` times as probable. So no class has more mistakes than `1/c`.
+Every bound assumes expansion: within each class, any set of points at most as probable as the labeller's mistakes has a
+neighbourhood at least `c` times as probable. So the share of mistakes in each class is at most `1/c`.
 
-Functions of `Fraction`s are exact.
+Given `Fraction`s, the functions are exact.
 """
 
 from fractions import Fraction
@@ -27,31 +28,33 @@ _MOST_STEPS = 64  # rho^(2^64) is zero for every double rho below one
 
 
 def fewest_steps(v: Tensor, tolerance: float) -> int:  # (..., m, n)
-    """Fewest steps of the paper's iteration after which every `||Z_k V||_2` is proved to be at most `1 + tolerance`.
+    """Fewest steps of the paper's iteration for which every `||Z_k V||_2` is proved to be at most `1 + tolerance`.
 
-    It grows as `2 log2 cond(V) + log2 log(cond(V) / tolerance)`: what the proof asks for, while the norm itself never
-    exceeds one. The theorem is about matrices with no more rows than columns; of others, pass the transpose.
+    It grows as `2 log2 cond(V) + log2 log(cond(V) / tolerance)`. The proof needs so many steps, although the norm
+    itself never exceeds one. The theorem is about matrices with no more rows than columns; transpose the others.
     """
     if not tolerance > 0:
-        raise InputError(f"the tolerance is {tolerance}: give a positive one, no finite number of steps reaches zero")
+        raise InputError(
+            f"the tolerance is {tolerance}: give a positive number, because no finite number of steps reaches zero"
+        )
     v = v.to(torch.complex128 if v.is_complex() else torch.float64)
     if not bool(v.isfinite().all()):
         raise InputError("a matrix has NaN or infinite entries: Newton's bound needs finite ones")
-    if bool(v.flatten(-2).any(dim=-1).all()):  # a zero matrix cannot even be rescaled
+    if bool(v.flatten(-2).any(dim=-1).all()):  # a zero matrix cannot be rescaled
         for steps in range(_MOST_STEPS + 1):
             if bool((newton_error_bound(v, steps) <= 1 + tolerance).all()):
                 return steps
     raise InputError(
-        "a matrix has no full row rank to working precision, so Newton's bound does not apply: use another kernel, or "
-        "the transpose if it has more rows than columns"
+        "a matrix does not have full row rank to working precision, so Newton's bound does not apply: use another "
+        "kernel, or the transpose if it has more rows than columns"
     )
 
 
 def error_bound(c: Number, mu: Number, labeller_error: Number) -> Number:
     """Theorem 2: error of the best student, `4/(c-1) Err(G_pl) + (2c+2)/(c-1) mu`.
 
-    `mu` is the probability of the points that have one of another class near them. The best student is a minimiser
-    of `loss_bound` over all functions; one that a training found is not known to be that.
+    `mu` is the probability of points that have a point of another class nearby. The best student minimises `loss_bound`
+    over all functions. A trained student is not known to be the best one.
     """
     _check(c, labeller_error, mu=mu)
     return (4 * labeller_error + (2 * c + 2) * mu) / (c - 1)
@@ -62,8 +65,8 @@ def loss_bound(
 ) -> Number:
     """The main lemma: error of any student, `(c+3)/(c-1) L(G, G_pl) + (2c+2)/(c-1) R(G; delta) - Err(G_pl)`.
 
-    `delta`, at most `1/c`, is the change that `consistency` was measured with; the bound holds for each and does not
-    contain it. A negative value says that no student has these numbers under the assumptions.
+    `delta`, at most `1/c`, is the change that `consistency` was measured with. The bound does not depend on it. A
+    negative value means that no student has these numbers under the assumptions.
     """
     _check(c, labeller_error, disagreement=disagreement, consistency=consistency)
     if not 0 <= delta <= 1 / c:
@@ -79,9 +82,9 @@ def certified_radius_bound(
     lipschitz: Number,
     delta: float | Fraction = 0,
 ) -> Number:
-    """Theorem 3: mean radius in which the student's rounded prediction is right, at least `(1/2 - L(G)) / Lip(G)`.
+    """Theorem 3: mean radius in which the student's rounded prediction is correct, at least `(1/2 - L(G)) / Lip(G)`.
 
-    The mean is over all points, with radius zero for those that are wrong. At or below zero it says nothing.
+    The mean is over all points, with radius zero where the prediction is wrong. A bound of zero or less says nothing.
     """
     if not lipschitz > 0:
         raise InputError(f"the Lipschitz constant is {lipschitz}: give a positive one")
@@ -98,6 +101,6 @@ def _check(c: float | Fraction, labeller_error: float | Fraction, **probabilitie
         raise InputError(f"the labeller's error is {labeller_error}: the bound needs one below 1/3, so train it longer")
     if labeller_error * c > 1:
         raise InputError(
-            f"the labeller's error is {labeller_error}, more than 1/c = {1 / c}: what it gets wrong has no room to "
-            "expand c times, so give a smaller c"
+            f"the labeller's error is {labeller_error}, more than 1/c = {1 / c}: its mistakes cannot expand c times, "
+            "so give a smaller c"
         )

@@ -1,4 +1,4 @@
-"""Run directories to one self-contained HTML page."""
+"""The report: one self-contained HTML page about certified runs."""
 
 from lotnet.report.collect import RunData, collect
 from lotnet.report.page import render

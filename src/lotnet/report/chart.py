@@ -1,4 +1,7 @@
-"""Line charts as numbers: paths in a square of 1000 by 1000, ticks in percent. The page stretches them to its width."""
+"""Line charts for the page: SVG paths in a square of 1000 by 1000, and ticks in percent of its sides.
+
+The page stretches the square to its width.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,19 +9,19 @@ from dataclasses import dataclass
 
 SIDE = 1000
 _MOST_POINTS = 400
-"""Of a line; a screen shows no more."""
+"""Most points of a line. A screen shows no more."""
 
 Point = tuple[float, float]
 Series = tuple[int, str, Sequence[Point]]
-"""Slot, name and points: the raw material of a `Line`."""
+"""Slot, name and points, from which a `Line` is made."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run's."""
+    """The line of one run."""
 
     slot: int
-    """Which run it belongs to, and so its colour."""
+    """Number of the run, which decides the colour."""
     name: str
     points: list[Point]
     path: str
@@ -32,7 +35,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one pair of axes, with single points of another source."""
+    """Lines on one pair of axes, with the paper's numbers as single points (`marks`)."""
 
     key: str
     title: str
@@ -44,7 +47,7 @@ class Chart:
     lines: list[Line]
     marks: list[Line]
     percent: bool
-    """Whether the values are shares, shown in percent."""
+    """Whether values are shares, shown in percent."""
 
 
 def chart(
@@ -57,9 +60,9 @@ def chart(
     percent: bool,
     marks: Sequence[Series] = (),
 ) -> Chart:
-    """Where a value is not finite, a line is broken.
+    """Lay out a chart. A line is broken where a value is not finite.
 
-    The y axis starts at 0 for shares; its end is rounded up to a tick.
+    The y axis starts at 0 for shares, and ends at a tick.
     """
     values = [y for _, _, points in (*lines, *marks) for _, y in points if math.isfinite(y)] or [1.0]
     low = 0.0 if percent else min(values)
@@ -72,7 +75,7 @@ def chart(
         made = []
         for slot, name, points in items:
             kept = list(points[:: max(1, math.ceil(len(points) / _MOST_POINTS))])
-            kept += points[-1:] if points and kept[-1] != points[-1] else []  # a line ends where it ends
+            kept += points[-1:] if points and kept[-1] != points[-1] else []  # keep the last point
             made.append(Line(slot, name, kept, path([place(point) for point in kept])))
         return made
 
@@ -95,7 +98,7 @@ def chart(
 
 
 def tick_step(span: float, most: int = 5) -> float:
-    """1, 2 or 5 times a power of ten, so that at most so many steps fill the span."""
+    """The smallest 1, 2 or 5 times a power of ten such that at most `most` steps fill the span."""
     power = 10.0 ** math.floor(math.log10(span / most))
     return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power * most >= span * (1 - 1e-9))
 
@@ -125,5 +128,5 @@ def _path(points: list[Point]) -> str:
 
 
 def _dots(points: list[Point]) -> str:
-    """Lines of no length: with round ends they are dots, round however the chart is stretched."""
+    """Lines of length zero. With round ends they are dots that stay round when the chart is stretched."""
     return "".join(f"M{x:.4g} {y:.4g}h0" for x, y in points if math.isfinite(y))

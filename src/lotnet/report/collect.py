@@ -1,4 +1,4 @@
-"""A run directory as plain data: what the page is made of, read and checked."""
+"""The data of a report, read from run directories and checked."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ from lotnet.runs.directory import Run
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """One certified run. The arrays have one entry for each image, in the order of the certificates."""
+    """One certified run. Arrays have one entry per image, in the order of the certificates."""
 
     name: str
     config: RunConfig
@@ -50,17 +50,17 @@ class RunData:
         return float(self.right.mean())
 
     def certified(self, radius: float) -> float:
-        """Share of images that are classified rightly, with a radius larger than this."""
+        """Share of images that are classified correctly with a radius larger than `radius`."""
         return float((self.right & (self.radii > radius)).mean())
 
     @property
     def mean_radius(self) -> float:
-        """Over all images; zero for those classified wrongly."""
+        """Mean over all images, with radius zero for misclassified ones."""
         return float(np.where(self.right, self.radii, 0.0).mean())
 
     @property
     def about(self) -> str:
-        """The images, in words. A radius of images of another size would be another unit."""
+        """The images, in words. Radii of images of different sizes cannot be compared."""
         shape = " x ".join(str(self.environment["images"][key]) for key in ("channels", "height", "width"))
         return f"{self.certificates['data']}, {self.certificates['split']}, {shape}"
 
@@ -71,7 +71,7 @@ class RunData:
 
 
 def collect(paths: list[Path]) -> list[RunData]:
-    """The runs in the order given. They must be about the same images: accuracies on others are no comparison."""
+    """Collect runs in the given order. They must be certified on the same data, so that accuracies are comparable."""
     if not paths:
         raise InputError("a report needs at least one run: name its folder, as in `lotnet report runs/demo`")
     if len({path.resolve() for path in paths}) < len(paths):

@@ -1,4 +1,4 @@
-"""The images worth looking at: the most and the least robust, the mistakes, and those with an adversarial neighbour."""
+"""The gallery: the most and the least robust images, misclassified images, and adversarial examples."""
 
 import base64
 import io
@@ -13,20 +13,23 @@ from lotnet.report.collect import RunData
 from lotnet.runs.data import part_places
 
 KINDS = {
-    "most": ("Most robust", "Classified rightly, with the largest certified radii."),
-    "least": ("Least robust", "Classified rightly, with the smallest certified radii."),
-    "mistakes": ("Mistakes", "Classified wrongly, the most certain first: a certificate does not say who is right."),
-    "attacked": ("Attacked", "Beside each image the nearest one found by PGD that is classified otherwise."),
+    "most": ("Most robust", "Classified correctly, with the largest certified radii."),
+    "least": ("Least robust", "Classified correctly, with the smallest certified radii."),
+    "mistakes": (
+        "Mistakes",
+        "Misclassified, largest certified radius first: a certificate does not say that a prediction is correct.",
+    ),
+    "attacked": ("Attacked", "Beside each image, the nearest adversarial example that PGD found."),
 }
-"""Kind: (title, what is shown)."""
+"""Kind: (title, description)."""
 
 _TOP = 12
-"""Images of each kind that are shown for all classes together."""
+"""Images per kind that are shown for all classes together."""
 _PER_CLASS = 6
 _BUDGET = 700_000
-"""Bytes of pixels on one page. PNG saves little on photographs, base64 adds a third."""
+"""Bytes of pixels on one page. PNG compresses photographs little, and base64 adds a third."""
 _SIDE = 64
-"""Larger images are shrunk to this."""
+"""Larger images are scaled down to this size."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Card:
     """One image of the gallery. Pictures are data URIs."""
 
     index: int
-    """In the split."""
+    """Index in the split."""
     picture: str
     label: int
     true: str
@@ -51,12 +54,12 @@ class Card:
     margin: float
     radius: float
     top: bool
-    """Whether it is among the first of all classes."""
+    """Whether it is shown when all classes are selected."""
     neighbour: Neighbour | None
 
 
 def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
-    """The cards of each kind, first the most extreme; `runs` share the page."""
+    """The cards of each kind, most extreme first. `runs` is the number of runs on the page."""
     if len(run) > len(split):
         raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
     places = part_places(run.certificates["split"], len(split), len(run)).numpy()
@@ -83,7 +86,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
 
 
 def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
-    """How many images of each kind there is room for: of all classes together, and of each."""
+    """How many images of each kind fit on the page: for all classes together, and per class."""
     c, h, w = split.images.shape[1:]
     room = _BUDGET // (c * min(h, _SIDE) * min(w, _SIDE) * runs * 3)
     top = min(_TOP, room)
@@ -91,7 +94,7 @@ def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
 
 
 def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> dict[str, tuple[list[int], set[int]]]:
-    """For each kind the images in their order, and which of them stand for all classes."""
+    """For each kind: the images in order, and the subset shown for all classes."""
     order = np.argsort(run.radii, kind="stable")
     right = run.right[order]
     kinds = {"most": order[right][::-1], "least": order[right], "mistakes": order[~right][::-1]}
@@ -115,7 +118,7 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
     for example in run.attacks["nearest"]:
         place = int(attacked_places[example["index"]])
         pixels, image = example["perturbed"].astype(np.float64), split.images[place].numpy()
-        # An attack on the other split has other images at these places: its distances are not found again.
+        # An attack on the other split had other images at these indices, so the stored distances do not match.
         same = pixels.size == image.size and np.isclose(
             np.linalg.norm(pixels - image.flatten() / 255), example["distance"], rtol=1e-6
         )

@@ -1,4 +1,4 @@
-"""Collected runs to HTML: one file that opens offline and asks for nothing."""
+"""Render collected runs as one HTML file that needs no network."""
 
 import base64
 import hashlib
@@ -20,13 +20,15 @@ from lotnet.report.collect import RunData
 from lotnet.report.gallery import KINDS, Card, gallery
 
 _TAIL = 0.005
-"""The curve and its slider end where fewer images than this share are certified."""
+"""The curve and its slider end where less than this share of images is certified."""
 
 
 def render(runs: list[RunData], split: Split | None, radius: float) -> str:
-    """The page. `split` are the images that were certified, None if they are not at hand; the slider starts at
-    `radius`."""
-    # Names of runs and classes are anyone's: everything is escaped, and nothing but this script may run.
+    """Render the page. The slider starts at `radius`.
+
+    `split` has the certified images, or is None if they cannot be read.
+    """
+    # Names of runs and classes are untrusted: everything is escaped, and only this script may run.
     environment = Environment(
         loader=PackageLoader("lotnet.report"),
         autoescape=True,
@@ -72,7 +74,7 @@ def _asset(name: str) -> str:
 
 
 def _slider_steps(runs: list[RunData]) -> int:
-    """How many 255ths the slider goes, a little beyond the last image that counts; at least to the paper's radii."""
+    """Length of the slider in 255ths: a little beyond the last image that counts, at least to the paper's radii."""
     ends = [*tables.PAPER]
     for run in runs:
         held = np.sort(np.where(run.right, run.radii, 0.0))
@@ -81,7 +83,7 @@ def _slider_steps(runs: list[RunData]) -> int:
 
 
 def _model(run: RunData) -> str:
-    """In a few words."""
+    """The model in a few words."""
     model = run.config.model
     depth = f"-{model.depth}" if hasattr(model, "depth") else ""
     name = model.parametrization
@@ -136,12 +138,12 @@ def _training_charts(runs: list[RunData]) -> list[Chart]:
 
 
 def _kinds(cards: dict[int, dict[str, list[Card]]]) -> dict[str, tuple[str, str]]:
-    """Those of which there are images."""
+    """The kinds that have images."""
     return {kind: words for kind, words in KINDS.items() if any(of_run[kind] for of_run in cards.values())}
 
 
 def _packed(run: RunData) -> dict[str, Any]:
-    """What the slider counts: the exact radii of the images classified rightly, class by class, smallest first."""
+    """Data of the slider: the exact radii of the correctly classified images, class by class, smallest first."""
     of_class = [np.sort(run.radii[run.right & (run.labels == label)]) for label in range(len(run.classes))]
     return {
         "name": run.name,
@@ -152,7 +154,7 @@ def _packed(run: RunData) -> dict[str, Any]:
 
 
 def _values(charts: dict[str, Chart]) -> dict[str, Any]:
-    """What is read off a chart where the pointer is. JSON has no NaN."""
+    """Values that a chart shows under the pointer. JSON has no NaN, so gaps are null."""
     return {
         key: {
             "x": made.x_range,

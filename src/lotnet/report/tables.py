@@ -1,4 +1,4 @@
-"""What the page says in tables: the main numbers of every chart among it, with or without JavaScript."""
+"""The tables of the page. They hold the main numbers of every chart, also without JavaScript."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from lotnet.report.collect import RunData
 CLAIMS = {
     "float": "Claim B: the float64 program",
     "real": "Claim A: the real function",
-    "plain": "As in the literature, nothing proved",
+    "plain": "Standard certificate, nothing proved",
 }
 
 PAPER = {36 / 255: "cert_36", 72 / 255: "cert_72", 108 / 255: "cert_108"}
@@ -23,11 +23,11 @@ PAPER = {36 / 255: "cert_36", 72 / 255: "cert_72", 108 / 255: "cert_108"}
 @dataclass(frozen=True)
 class Row:
     cells: list[str]
-    """The first one names the row."""
+    """The first cell names the row."""
     slot: int | None = None
-    """The run it belongs to, where a colour says so."""
+    """Number of the run that colours the row, if any."""
     kind: str = ""
-    """paper, difference or changed, for the style."""
+    """Style of the row: paper, difference, changed, total, or none."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Table:
     head: list[str]
     rows: list[Row] = field(default_factory=list)
     text: bool = False
-    """Whether the cells are words, not numbers."""
+    """Whether cells are words, not numbers."""
 
 
 def comparison(runs: list[RunData]) -> Table:
-    """Every run, the paper's row where there is one, and the difference in percentage points."""
+    """Every run; the paper's row if there is one, and the difference in percentage points."""
     radii = runs[0].certificates["summary"]["radii"]
     table = Table(
         "Certified accuracy by claim B", ["Run", "Clean", *map(in_255ths, radii), "Mean radius", "Parameters", "Epochs"]
@@ -71,7 +71,7 @@ def claims(run: RunData, slot: int) -> Table:
 
 
 def attacks(runs: list[RunData]) -> Table | None:
-    """Law of the columns: certified <= attacked <= clean in l2."""
+    """Accuracies under attack. Invariant in l2: certified <= attacked <= clean."""
     head = [
         "Run",
         "Images",
@@ -142,12 +142,12 @@ def audit(run: RunData, slot: int) -> Table:
 
 
 def provenance(runs: list[RunData]) -> Table:
-    """Where each run comes from, side by side."""
+    """Command, commit, hardware and versions of each run, side by side."""
     return _side_by_side("Provenance", runs, [_provenance(run) for run in runs])
 
 
 def settings(runs: list[RunData]) -> Table:
-    """All of them; rows that differ are marked."""
+    """All settings, side by side. Rows that differ are marked."""
     table = _side_by_side("Settings", runs, [_flat(run.config.to_dict()) for run in runs])
     rows = [Row(row.cells, kind="changed" if len(set(row.cells[1:])) > 1 else "") for row in table.rows]
     return replace(table, rows=rows)
@@ -164,7 +164,7 @@ def duration(seconds: float) -> str:
 
 
 def _side_by_side(caption: str, runs: list[RunData], columns: list[dict[str, str]]) -> Table:
-    """One row for each name that any column has."""
+    """A table with one row per name that occurs in any column."""
     table = Table(caption, ["", *(run.name for run in runs)], text=True)
     for name in dict.fromkeys(name for column in columns for name in column):
         table.rows.append(Row([name, *(column.get(name, "") for column in columns)]))

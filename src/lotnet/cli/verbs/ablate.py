@@ -53,7 +53,10 @@ def _parser(kinds: dict[str, str]) -> Parser:
     parser = Parser("lotnet ablate", "Train and certify the variants of an ablation, beside the paper's rows.")
     parser.add_argument("name", nargs="?", default=None, help=f"One of {', '.join(ABLATIONS)}; without it, a list.")
     parser.add_argument(
-        "--config", type=str | None, default=None, help=f"What all variants share: one of {', '.join(recipes())}."
+        "--config",
+        type=str | None,
+        default=None,
+        help=f"Recipe that all variants share: one of {', '.join(recipes())}.",
     )
     parser.add_argument("--out", type=str | None, default=None, help="Folder of runs; by default runs/ablation-NAME.")
     parser.add_argument("--epochs", type=int | None, default=None, help="Short for --trainer.epochs.")

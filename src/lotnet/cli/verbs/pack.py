@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("run", type=str, help="A run with a checkpoint.")
     parser.add_argument("--out", type=str | None, default=None, help="The folder; by default RUN/packed.")
-    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_argument("--batch_size", type=int, default=250, help="Images per batch.")
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
     check_counts(options, batch_size=1)

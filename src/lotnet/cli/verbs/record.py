@@ -9,8 +9,10 @@ from lotnet.paper import results
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet record", "Store the results of a certified run, and compare them with the paper's row.")
     parser.add_argument("run", type=str, help="A run with certificates of its test images.")
-    parser.add_argument("--name", type=str | None, default=None, help="Name of the result; by default that of the run.")
-    parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written anew.")
+    parser.add_argument(
+        "--name", type=str | None, default=None, help="Name of the result; by default the name of the run."
+    )
+    parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written again.")
     options = parser.read(arguments)
     folder = Path(options.to)
     path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)

@@ -14,7 +14,7 @@ async function ask(path, body) {
   try {
     reply = await fetch(path, body === undefined ? {} : { method: "POST", body });
   } catch {
-    throw new Error("The server does not answer: see whether lotnet demo is still running.");
+    throw new Error("The server does not answer: check that lotnet demo is still running.");
   }
   if (!path.startsWith("/examples/") || !reply.ok) {
     const found = await reply.json();
@@ -89,7 +89,7 @@ function show() {
   part("slider").style.setProperty("--part", `calc(0.625rem + ${where} * (100% - 1.25rem))`);
   part("mark").textContent = answer.radius > 0 ? `proved up to ${answer.radius_text}` : "nothing is proved";
   part("before").src = answer.picture;
-  for (const id of ["after", "change"]) part(id).removeAttribute("src");  // those of an earlier picture
+  for (const id of ["after", "change"]) part(id).removeAttribute("src");  // images of an earlier attack
   part("after-text").textContent = "attacked";
   part("verdict").className = "verdict busy";
   part("verdict").textContent = "Attacking ...";
@@ -143,11 +143,11 @@ function judge(found) {
   part("after-text").textContent = `attacked, at distance ${fixed(found.distance)}: ${found.label}`;
   const [kind, sentence] = found.held
     ? found.proved
-      ? ["proved", `Still ${answer.label}. Inside the radius this is proved: no attack of this size can change it.`]
-      : ["", `Still ${answer.label}. Beyond the radius nothing is proved: this attack did not succeed, another may.`]
+      ? ["proved", `Still ${answer.label}. This is proved: no attack within the certified radius can change the label.`]
+      : ["", `Still ${answer.label}. Nothing is proved beyond the radius: this attack failed, another may succeed.`]
     : found.proved
       ? ["fallen", `Now ${found.label}, inside the certified radius. This is a bug in lotnet: please report it.`]
-      : ["fallen", `Now ${found.label} instead of ${answer.label}: beyond the radius a label may fall.`];
+      : ["fallen", `Now ${found.label} instead of ${answer.label}. Beyond the radius the label may change.`];
   part("verdict").className = `verdict ${kind}`;
   part("verdict").textContent = sentence;
 }
