@@ -72,8 +72,12 @@ def _packed(run: Run) -> Packed:
     settings: dict[str, Any] = {
         key: value for key, value in run.config.to_dict().items() if key in ("loss", "optimizer", "trainer", "seed")
     }
-    sessions = run.environment()["sessions"]
-    trained = settings | {"sessions": [{key: s[key] for key in ("commit", "versions", "hardware")} for s in sessions]}
+    sessions = run.environment().sessions
+    trained = settings | {
+        "sessions": [
+            {"commit": s.commit, "versions": s.versions, "hardware": dataclasses.asdict(s.hardware)} for s in sessions
+        ]
+    }
     return pack(run.best_model(), run.config.model, run.images(), run.classes(), run.config.data.name, trained)
 
 
