@@ -8,6 +8,7 @@ Each file of a run directory is one dataclass. `read_record` and `write_record` 
 """
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -95,7 +96,7 @@ def _dataclass(kind: Any, value: Any, name: str) -> Any:
     for key in value:
         if key not in fields:
             raise WrongType(f"{prefix}{key} is unknown")
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     found = {}
     for key, item in fields.items():
         if key in value:
@@ -103,6 +104,11 @@ def _dataclass(kind: Any, value: Any, name: str) -> Any:
         elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             raise WrongType(f"{prefix}{key} is missing")
     return kind(**found)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)  # slow, and a file may have thousands of records of one kind
 
 
 def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:

@@ -209,7 +209,7 @@ def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: 
     main(["certify", str(run), "--limit", "5"])
     with pytest.raises(InputError, match="of another model"):
         lotnet.save_pretrained(model, folder, run / "certificates.json")
-    with pytest.raises(InputError, match="config.yaml is damaged"):
+    with pytest.raises(InputError, match=r"config\.yaml is damaged"):
         lotnet.save_pretrained(model, folder, run / "config.yaml")
 
 

@@ -11,8 +11,8 @@ from lotnet.arguments import Parser
 from lotnet.certification.formatting import rounded_down, rounded_up
 from lotnet.certification.summary import CLAIMS
 from lotnet.certify_run import certify_split
-from lotnet.cli.options import check_counts, check_split, open_model, parse_radius, say
-from lotnet.load_model import MODEL, choose_device
+from lotnet.cli.options import check_counts, check_split, parse_radius, say
+from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.runs.certificates import FILE, Certification
 
 _HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     radii = [parse_radius(text) for text in options.radii]
     console = Console(stderr=options.json)
     device = choose_device(options.device)
-    loaded = open_model(options.model, console)
+    loaded = load_model(options.model)
     out = Path(options.out) if options.out else loaded.folder
     split = loaded.split(options.split, options.limit)
     record = certify_split(loaded, options.split, split, radii, device, console, options.batch_size, out)
