@@ -12,8 +12,8 @@ from torch import nn
 from lotnet import MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear
 from lotnet.analysis.landscape import Landscape, direction, kernels, landscape, mean_loss
 from lotnet.analysis.plotting import heading
+from lotnet.cli.analysis_tables import by_network
 from lotnet.cli.main import main
-from lotnet.cli.verbs.analyze import _by_network
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear
 from lotnet.losses import CrossEntropy
@@ -123,7 +123,7 @@ def test_long_names_are_broken_and_nothing_of_them_is_lost(capsys: pytest.Captur
     names = [f"runs/{'far/' * 12}{end}: LOT" for end in ("one", "two")]
     assert heading("LOT, residual", 34) == "LOT, residual"
     assert all(len(line) <= 34 for name in names for line in heading(name, 34).split("\n"))
-    table = _by_network("Loss", "smallest", "largest")
+    table = by_network("Loss", "smallest", "largest")
     for name in names:
         table.add_row(name, "0.1", "0.2")
     Console(width=50).print(table)

@@ -20,7 +20,7 @@ from PIL import Image
 STORED = Path(__file__).parent.parent / "fixtures" / "run-format1"
 
 PROGRAM = """
-import errno, os, sys
+import contextlib, errno, io, json, os, sys
 protected = os.path.realpath(sys.argv[1])
 writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -42,7 +42,12 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 from lotnet.cli.main import main
-sys.exit(main(sys.argv[2:]))
+answers = {}
+for name, words in json.loads(sys.argv[2]).items():
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+        answers[name] = [main(words)]
+    answers[name].append(said.getvalue())
+print(json.dumps(answers))
 """
 
 
@@ -68,48 +73,57 @@ def contents(run: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def command(run: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, str(run), *arguments]
-
-
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
 
-VERBS: dict[str, tuple[list[str], list[str]]] = {
+
+def command(run: Path, commands: dict[str, list[str]]) -> list[str]:
+    commands = {name: [str(run) if word == "RUN" else word for word in words] for name, words in commands.items()}
+    return [sys.executable, "-c", PROGRAM, str(run), json.dumps(commands)]
+
+
+def answers(run: Path, here: Path, commands: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
+    """The exit code of each command, and what it printed, where nothing below the run can be written."""
+    done = subprocess.run(command(run, commands), cwd=here, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {name: tuple(answer) for name, answer in json.loads(done.stdout).items()}
+
+
+FREEZING: dict[str, tuple[list[str], list[str]]] = {
     "predict": (["predict", "RUN", "grey.png"], []),
     "attack": (["attack", "RUN", "--limit", "10", "--steps", "2"], ["run-attacks.json"]),
     "export": (["export", "RUN", "--to", "torch"], ["run-model.pt2"]),
+    "tightness": (["analyze", "tightness", "RUN", "--limit", "20"], ["tightness.json"]),
+}
+"""Verbs that open a frozen model. Name: (arguments, files that appear in the current folder)."""
+
+OTHERS: dict[str, tuple[list[str], list[str]]] = {
     "report": (["report", "RUN"], ["run-report.html"]),
     "newton": (["analyze", "newton", "RUN"], ["newton.json"]),
     "features": (["analyze", "features", "RUN", "--steps", "2", "--count", "2"], ["features.json"]),
     "landscape": (["analyze", "landscape", "RUN", "--points", "3", "--limit", "20"], ["landscape.json"]),
-    "tightness": (["analyze", "tightness", "RUN", "--limit", "20"], ["tightness.json"]),
 }
-"""Name: (arguments, files that appear in the current folder)."""
 
 
-@pytest.mark.parametrize("name", VERBS)
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "not frozen yet"])
-def test_reading_verbs_work_and_leave_the_run_as_it_was(name: str, frozen: bool, run: Path, here: Path) -> None:
+def test_reading_verbs_work_and_leave_the_run_as_it_was(frozen: bool, run: Path, here: Path) -> None:
     if not frozen:
         shutil.rmtree(run / "model")
     before = contents(run)
-    words, files = VERBS[name]
-    words = [str(run) if word == "RUN" else word for word in words]
-    done = subprocess.run(command(run, *words), cwd=here, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    verbs = FREEZING | OTHERS
+    for name, (code, said) in answers(run, here, {name: words for name, (words, _) in verbs.items()}).items():
+        assert code == 0, said
+        for file in verbs[name][1]:
+            assert (here / file).is_file() and file in said
+        assert ("froze it in memory" in said) == (name in FREEZING and not frozen)
     assert contents(run) == before
-    said = done.stdout + done.stderr
-    for file in files:
-        assert (here / file).is_file() and file in said
-    if not frozen and name in ("predict", "attack", "export", "tightness"):
-        assert "in memory" in said
 
 
 def test_the_demo_works_and_leaves_the_run_as_it_was(run: Path, here: Path) -> None:
     before = contents(run)
-    process = subprocess.Popen(
-        command(run, "demo", str(run), "--port", "0"), cwd=here, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
-    )
+    words = {"demo": ["demo", "RUN", "--port", "0"]}
+    program = command(run, words)
+    program[2] = program[2].replace("contextlib.redirect_stdout(io.StringIO()) as said", "io.StringIO() as said")
+    process = subprocess.Popen(program, cwd=here, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "Open http" in line)
@@ -123,13 +137,11 @@ def test_the_demo_works_and_leaves_the_run_as_it_was(run: Path, here: Path) -> N
 
 def test_certify_says_at_once_that_it_cannot_write_and_writes_elsewhere(run: Path, here: Path) -> None:
     before = contents(run)
-    words = ["certify", str(run), "--limit", "5"]
-    done = subprocess.run(command(run, *words), cwd=here, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 2 and "choose another folder with --out" in done.stderr
-    assert done.stderr.count("\n") == 1
-    words += ["--out", "proofs"]
-    done = subprocess.run(command(run, *words), cwd=here, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    words = ["certify", "RUN", "--limit", "5"]
+    found = answers(run, here, {"here": words, "elsewhere": [*words, "--out", "proofs"]})
+    assert found["here"][0] == 2 and found["here"][1].count("\n") == 1
+    assert "choose another folder with --out" in found["here"][1]
+    assert found["elsewhere"][0] == 0
     assert {path.name for path in (here / "proofs").iterdir()} == {"certificates.json", "model"}
     assert contents(run) == before
 

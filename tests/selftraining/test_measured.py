@@ -1,6 +1,7 @@
 """The theorems' quantities against counting by hand, and the main lemma for labels of several classes."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -11,6 +12,7 @@ from test_plan import frozen
 from lotnet.certification import certify
 from lotnet.data import load, to_unit
 from lotnet.paper.theorems import loss_bound
+from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import label
 from lotnet.selftraining.theorems import Measured, Share, measure, statements
 
@@ -21,7 +23,8 @@ def test_measured_is_what_counting_gives() -> None:
     held_out, hidden = digits.train.select(slice(100, 160)), digits.train.labels[:30]
     found = label(teacher, images, 10)
     ball = 0.002
-    measured = measure(teacher, student, found, images, hidden, held_out, ball)
+    parts = Parts(digits, digits.train, held_out, images, hidden, "digits")
+    measured = measure(teacher, student, found, parts, ball)
     certificates = list(certify(student, to_unit(images, torch.float64)))
     said = found.labels.tolist()
     assert measured.disagreement == Share(sum(c.prediction != s for c, s in zip(certificates, said, strict=True)), 80)
@@ -37,7 +40,8 @@ def test_measured_is_what_counting_gives() -> None:
         if (n := int((held_out.labels == digit).sum()))
     ]
     assert measured.worst_class_error.exact == max(shares)
-    assert measure(teacher, teacher, found, images, hidden[:0], held_out, 0.0).disagreement.count == 0
+    no_hidden = measure(teacher, teacher, found, replace(parts, hidden=hidden[:0]), 0.0)
+    assert (no_hidden.disagreement.count, no_hidden.wrong_pseudo_labels) == (0, None)
 
 
 def made_up(worst: Share, disagreeing: int = 5, unproved: int = 2) -> Measured:

@@ -122,7 +122,7 @@ def test_a_plan_survives_its_file() -> None:
     assert plan.alone(2).folder(Path("x"), 2) == Path("x")
     with pytest.raises(InputError, match="unknown setting labeled"):
         Plan.from_yaml(plan.to_yaml().replace("labelled:", "labeled:", 1), "plan")
-    with pytest.raises(InputError, match="has not format 1"):
+    with pytest.raises(InputError, match="has another format than 1"):
         Plan.from_yaml(plan.to_yaml().replace("format: 1", "format: 9"), "plan")
 
 
@@ -133,7 +133,7 @@ def test_pseudo_labels_are_what_the_float64_graph_says(digits: Dataset) -> None:
     assert torch.equal(found.labels, shares.argmax(dim=1))
     assert torch.equal(found.confidence, shares.amax(dim=1).float())
     assert found.agreeing(found.labels[:9]) == 9
-    with pytest.raises(InputError, match="the labeller knows 4 classes and the data have 10"):
+    with pytest.raises(InputError, match="the teacher has 4 classes and the data have 10"):
         pseudolabels.label(frozen(classes=4), images, 10)
 
 

@@ -1,1 +1,1 @@
-"""What a trained network looks like inside: functions from a model to numbers and pictures."""
+"""Analyses of trained networks: functions from networks to numbers and plots."""

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
+from lotnet.analysis.files import AnalysisFiles
+from lotnet.analysis.networks import Network
 from lotnet.analysis.plotting import figure, heading, png
 from lotnet.errors import InputError
+from lotnet.progress import progress_bar
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,25 @@ class AscentSettings:
             )
 
 
+@dataclass(frozen=True)
+class NeuronChoice:
+    """Which neurons of each network are maximized."""
+
+    layer: int | None = None
+    """Index of a hidden layer, as `lotnet train --print-model` counts; by default the last one."""
+    neurons: list[int] | None = None
+    """Indices into the flattened output of the layer; by default random ones."""
+    count: int = 16
+    """Number of random neurons."""
+    seed: int = 0
+
+    def of(self, network: Network) -> tuple[int, list[int]]:
+        """The layer, and the neurons in it."""
+        layer = hidden_layer(network.model, self.layer)
+        total = count_neurons(network.model, layer, network.shape)
+        return layer, choose_neurons(total, self.neurons, self.count, self.seed)
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Neurons of one layer, and the image that the ascent found for each."""
@@ -55,6 +78,38 @@ class Features:
     after: tuple[float, ...]
     """The same at the image. Its norm is far smaller than that of the noise, so the value itself need not rise."""
     images: Tensor  # n c h w, as the first layer sees them: zero is the mean color
+
+
+def analyze(
+    networks: list[Network], choice: NeuronChoice, ascent: AscentSettings, console: Console
+) -> dict[str, Features]:
+    """Find images for the chosen neurons of each network, by name."""
+    chosen = [choice.of(network) for network in networks]  # first: wrong choices are refused before the ascent
+    found = {}
+    with progress_bar(console) as progress:
+        task = progress.add_task("gradient ascent", total=len(networks) * ascent.steps)
+        for network, (layer, neurons) in zip(networks, chosen, strict=True):
+            found[network.name] = maximize_neurons(
+                network.model, layer, neurons, network.shape, ascent, lambda: progress.update(task, advance=1)
+            )
+    return found
+
+
+def files(networks: list[Network], ascent: AscentSettings, found: dict[str, Features]) -> AnalysisFiles:
+    names = ("layer", "neurons", "before", "after")
+    content = {
+        "steps": ascent.steps,
+        "step": ascent.step_size,
+        "decay": ascent.decay,
+        "seed": ascent.seed,
+        "networks": [
+            {"run": str(network.run.path), "name": network.name}
+            | {key: getattr(found[network.name], key) for key in names}
+            for network in networks
+        ],
+    }
+    images = {f"images.{n}": features.images for n, features in enumerate(found.values())}
+    return AnalysisFiles("features", content, lambda: draw(found), images)
 
 
 def hidden_layer(model: nn.Sequential, layer: int | None) -> int:

@@ -1,26 +1,51 @@
-"""The loss around a trained network, on two random directions in the space of its free kernels.
+"""The loss around a trained network, along two random directions in the space of its free kernels.
 
 Invariants:
 
-* a direction has, filter by filter, the norm of the kernel it moves (Li et al. 2018), so that a step of one means the
-  same for networks of any scale: biases, activation angles and residual mixes stay where they are;
-* the middle of the grid is the network itself, which is left as it was found.
+* each filter of a direction has the norm of the filter it moves (Li et al. 2018), so a step of one means the same for
+  networks of any scale. Biases, activation angles and residual mixes do not move;
+* the center of the grid is the network itself, and the analysis leaves the network unchanged.
 
-LOT and SOC do not change with the scale of a whole kernel, so only what a direction turns matters.
+LOT and SOC do not depend on the scale of a kernel, so only the change of a kernel's direction matters.
 """
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
+from lotnet.analysis.files import AnalysisFiles
+from lotnet.analysis.networks import Network
 from lotnet.analysis.plotting import figure, heading, png
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
+from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear, OrthogonalConv2d
 from lotnet.losses import Loss
+from lotnet.progress import progress_bar
+from lotnet.runs.data import load_data, part_of
+from lotnet.training.precision import evaluating
+
+
+@dataclass(frozen=True)
+class LandscapeSettings:
+    """The images, and the grid."""
+
+    split: str = "train"
+    """The images that the loss is computed on: train or test."""
+    limit: int | None = 1000
+    """Number of images; None takes all."""
+    points: int = 25
+    """Grid points along each direction, an odd number."""
+    span: float = 1.0
+    """Longest step, in filter norms."""
+    batch_size: int = 1000
+    seed: int = 0
+    """Seed of the directions."""
 
 
 @dataclass(frozen=True)
@@ -28,31 +53,65 @@ class Landscape:
     """Mean loss on a square grid of steps."""
 
     steps: tuple[float, ...]
-    """Along both directions, in norms of the filters."""
+    """Steps along both directions, in filter norms."""
     loss: tuple[tuple[float, ...], ...]
-    """A row for each step along the second direction."""
+    """One row per step along the second direction."""
 
     @property
     def center(self) -> float:
-        """Of the network itself."""
+        """Loss of the network itself."""
         middle = len(self.steps) // 2
         return self.loss[middle][middle]
 
     def minima(self) -> int:
-        """Inner points of the grid that lie below all of their eight neighbours; a bowl has one."""
+        """Number of inner grid points below all of their eight neighbours. A convex bowl has one."""
         values = torch.tensor(self.loss, dtype=torch.float64)
         around = nn.functional.unfold(values[None, None], 3)[0]  # nine values of each inner point, itself the fifth
         others = around[[n for n in range(9) if n != 4]]
         return int((around[4] < others).all(dim=0).sum())
 
 
+def analyze(networks: list[Network], settings: LandscapeSettings, console: Console) -> dict[str, Landscape]:
+    """Compute the loss surface of each network, by name."""
+    found = {}
+    with progress_bar(console) as progress, evaluating():
+        task = progress.add_task("evaluating losses", total=len(networks) * settings.points**2)
+        for network in networks:
+            weight = next(network.model.parameters())
+            split = part_of(load_data(network.run.config), settings.split, settings.limit)
+            images, labels = to_unit(split.images, weight.dtype).to(weight.device), split.labels.to(weight.device)
+            found[network.name] = landscape(
+                network.model,
+                partial(mean_loss, network.model, network.run.config.loss, images, labels, settings.batch_size),
+                settings.points,
+                settings.span,
+                settings.seed,
+                lambda: progress.update(task, advance=1),
+            )
+    return found
+
+
+def files(networks: list[Network], settings: LandscapeSettings, found: dict[str, Landscape]) -> AnalysisFiles:
+    content = {
+        "split": settings.split,
+        "limit": settings.limit,
+        "seed": settings.seed,
+        "surfaces": [
+            {"run": str(network.run.path), "name": network.name, "loss_kind": type(network.run.config.loss).__name__}
+            | {"minima": found[network.name].minima(), **asdict(found[network.name])}
+            for network in networks
+        ],
+    }
+    return AnalysisFiles("landscape", content, lambda: draw(found))
+
+
 def kernels(model: nn.Module) -> list[nn.Parameter]:
-    """What the directions move: a filter is all that one output reads."""
+    """The parameters that the directions move. A filter is the part of a kernel that computes one output channel."""
     return [layer.weight for layer in model.modules() if isinstance(layer, OrthogonalConv2d | NormalizedLinear)]
 
 
 def direction(weights: list[nn.Parameter], generator: torch.Generator) -> list[Tensor]:
-    """Gaussian, then every filter scaled to the norm of the one it moves."""
+    """A Gaussian direction, with each filter scaled to the norm of the filter it moves."""
     moves = []
     for weight in weights:
         move = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight)
@@ -63,7 +122,7 @@ def direction(weights: list[nn.Parameter], generator: torch.Generator) -> list[T
 
 @torch.no_grad()
 def mean_loss(model: nn.Sequential, loss: Loss, images: Tensor, labels: Tensor, batch_size: int) -> float:
-    """As at the end of training. Layers orthogonalise as in training; everything else is in `eval()` mode."""
+    """Mean loss as at the end of training. Layers orthogonalise as in training; everything else is in `eval()` mode."""
     model.eval()
     for layer in model.modules():
         if isinstance(layer, OrthogonalConv2d):
@@ -86,11 +145,11 @@ def landscape(
     seed: int,
     progress: Callable[[], None] = lambda: None,
 ) -> Landscape:
-    """`value()`, which reads the model's weights, on `points` x `points` steps from -span to span."""
+    """Evaluate `value()`, which reads the model's weights, on `points` x `points` steps from -span to span."""
     if points < 3 or points % 2 == 0:
-        raise InputError(f"a grid of {points} points has no middle with neighbours: give an odd number from 3")
+        raise InputError(f"a grid of {points} points has no center with neighbours: give an odd number from 3 up")
     if not span > 0:
-        raise InputError(f"the span is {span}: give a positive one, in norms of the filters")
+        raise InputError(f"the span is {span}: give a positive number, in filter norms")
     weights = kernels(model)
     generator = torch.Generator().manual_seed(seed)
     first, second = direction(weights, generator), direction(weights, generator)
@@ -117,17 +176,19 @@ def _place(weights: list[nn.Parameter], values: list[Tensor]) -> None:
 
 
 def draw(surfaces: dict[str, Landscape]) -> bytes:
-    """Level lines as a PNG, a square for each network, all with the same levels."""
+    """Plot contours as a PNG, one panel per network, all with the same levels."""
     picture = figure(2.6 * len(surfaces) + 0.7, 2.7)
-    squares = picture.subplots(1, len(surfaces), squeeze=False)[0]
+    panels = picture.subplots(1, len(surfaces), squeeze=False)[0]
     values = torch.tensor([surface.loss for surface in surfaces.values()], dtype=torch.float64)
     low, high = float(values.min()), float(values.max())
     levels = torch.linspace(low, high if high > low else low + 1, 20).tolist()
-    for square, (name, surface) in zip(squares, surfaces.items(), strict=True):
-        drawn = square.contourf(surface.steps, surface.steps, surface.loss, levels=levels, cmap="viridis")
-        square.contour(surface.steps, surface.steps, surface.loss, levels=levels, colors="white", linewidths=0.4)
-        square.plot(0, 0, "r+")
-        square.set_title(heading(name, 34), fontsize=9)
-        square.set_aspect("equal")
-    picture.colorbar(drawn, ax=list(squares), label="loss", shrink=0.85)
+    for panel, (name, surface) in zip(panels, surfaces.items(), strict=True):
+        drawn = panel.contourf(surface.steps, surface.steps, surface.loss, levels=levels, cmap="viridis")
+        panel.contour(surface.steps, surface.steps, surface.loss, levels=levels, colors="white", linewidths=0.4)
+        panel.plot(0, 0, "r+")
+        panel.set_title(heading(name, 34), fontsize=9)
+        panel.set_aspect("equal")
+        panel.set_xlabel("step along direction 1, in filter norms", fontsize=7)
+    panels[0].set_ylabel("step along direction 2, in filter norms", fontsize=7)
+    picture.colorbar(drawn, ax=list(panels), label="mean loss", shrink=0.85)
     return png(picture)

@@ -1,17 +1,22 @@
-"""Singular values of a network's LOT layers at every step towards the polar factor: the paper's iteration and ours.
+"""Singular values of a network's LOT layers at every step of the paper's Newton iteration, and of lotnet's schedule.
 
-Invariant: at every step of the paper's iteration the largest singular value is at most one, hence at most the paper's
-bound, and it rises; ours passes one on the way (up to 1.99) and ends at most at one. Both up to rounding in float64.
+Invariants, up to rounding in float64:
+
+* in the paper's iteration the largest singular value rises and is at most one, so it is at most the paper's bound;
+* in lotnet's schedule it exceeds one on the way (up to 1.99), and is at most one at the end.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
+from lotnet.analysis.files import AnalysisFiles
+from lotnet.analysis.networks import Network
 from lotnet.analysis.plotting import figure, png
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
@@ -21,17 +26,18 @@ from lotnet.linalg.polynomials import schedule
 from lotnet.paper.newton_bound import newton_error_bound, newton_iterates
 from lotnet.parametrizations.base import Geometry
 from lotnet.parametrizations.lot import LOT, matrices
+from lotnet.progress import progress_bar
 
 PAPER_STEPS = 10
 OBSERVED = 8
 """The step after which the paper finds every largest singular value above 0.9999."""
 _ROUNDING = 1e-12
-_TOGETHER = 64  # matrices at a time, which bounds the memory
+_CHUNK = 64  # matrices in memory at one time
 
 
 @dataclass(frozen=True)
 class Convergence:
-    """One iteration on one layer: entry k is after k steps, over all frequencies."""
+    """One iteration on one layer, over all frequencies. Entry k is the value after k steps."""
 
     largest: tuple[float, ...]
     smallest: tuple[float, ...]
@@ -43,19 +49,36 @@ class LayerConvergence:
 
     name: str
     shape: tuple[int, int]
-    """Of its transfer matrices, the short side first."""
+    """Shape of its transfer matrices, the short side first."""
     frequencies: int
-    """Matrices that are distinct."""
+    """Number of distinct matrices."""
     condition: float | None
-    """The largest condition number; none where a matrix is singular."""
+    """The largest condition number; None where a matrix is singular."""
     paper: Convergence
     bound: tuple[float | None, ...]
-    """The paper's bound of `paper.largest`; none where it is infinite."""
+    """The paper's bound of `paper.largest`; None where it is infinite."""
     ours: Convergence
 
 
+def analyze(network: Network, console: Console) -> list[LayerConvergence]:
+    """Measure every LOT layer of a network."""
+    layers = lot_layers(network.model, network.shape)
+    if not layers:
+        raise InputError(
+            f"{network.run.path} has no LOT layer, so no Newton iteration: analyse a run with parametrization lot"
+        )
+    with progress_bar(console) as progress:
+        named = progress.track(layers.items(), description="iterating layers")
+        return [layer_convergence(name, layer, geometry) for name, (layer, geometry) in named]
+
+
+def files(network: Network, layers: list[LayerConvergence]) -> AnalysisFiles:
+    content = {"run": str(network.run.path), "layers": [asdict(layer) for layer in layers]}
+    return AnalysisFiles("newton", content, lambda: draw(layers))
+
+
 def lot_layers(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[OrthogonalConv2d, Geometry]]:
-    """The LOT layers by name, each with the image size it meets when the model reads an image of this shape."""
+    """The LOT layers by name, each with its geometry when the model reads an image of this shape."""
     geometries = trace_geometries(model, next(model.parameters()).new_zeros(1, *shape))
     names = {module: name for name, module in model.named_modules()}
     return {
@@ -67,13 +90,14 @@ def lot_layers(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple
 
 @torch.no_grad()
 def layer_convergence(name: str, layer: OrthogonalConv2d, geometry: Geometry) -> LayerConvergence:
-    """Measure one layer, with the schedule that its parametrization trains with."""
+    """Measure one layer, with the schedule that its parametrization uses in training."""
     lot = layer.parametrization
     assert isinstance(lot, LOT)
     batches = matrices(layer.weight.double(), geometry)
-    # V and V* have the same singular values, and both iterations treat them alike; the theorem needs the short side.
+    # V and V* have the same singular values in both iterations. The paper's theorem is about matrices with no more rows
+    # than columns.
     batches = [v if v.shape[-2] <= v.shape[-1] else v.mH.resolve_conj() for v in batches]
-    parts = [part for v in batches for part in v.split(_TOGETHER)]
+    parts = [part for v in batches for part in v.split(_CHUNK)]
     if not all(bool(part.isfinite().all()) and bool(part.flatten(1).any(dim=1).all()) for part in parts):
         raise InputError(f"layer {name} has a matrix that is zero or not finite, which cannot be rescaled: train again")
     m, n = parts[0].shape[-2:]
@@ -92,7 +116,7 @@ def layer_convergence(name: str, layer: OrthogonalConv2d, geometry: Geometry) ->
 
 
 def _our_iterates(v: Tensor, lot: LOT) -> Iterator[Tensor]:
-    """The scaled matrices, then those after each polynomial of the schedule."""
+    """The scaled matrices, then the matrices after each polynomial of the schedule."""
     polynomials = schedule(sigma_min(v.shape[-2], lot.condition), lot.tolerance)
     x, _, gram, square = normalize(v)
     yield x
@@ -101,7 +125,7 @@ def _our_iterates(v: Tensor, lot: LOT) -> Iterator[Tensor]:
 
 
 def _extremes(sequences: list[Iterator[Tensor]]) -> Convergence:
-    """Over all matrices of all batches, step by step."""
+    """Largest and smallest singular value over all matrices of all batches, step by step."""
     largest, smallest = [], []
     for iterates in zip(*sequences, strict=True):
         values = [torch.linalg.svdvals(w) for w in iterates]
@@ -111,7 +135,7 @@ def _extremes(sequences: list[Iterator[Tensor]]) -> Convergence:
 
 
 def observed(layers: list[LayerConvergence]) -> str:
-    """The paper's observation, in one sentence, as it is measured here."""
+    """The paper's observation on the largest singular value, as measured here, in one sentence."""
     least = min(layer.paper.largest[OBSERVED] for layer in layers)
     pairs = [pair for layer in layers for pair in zip(layer.paper.largest, layer.bound, strict=True)]
     excess = max((value - bound for value, bound in pairs if bound is not None), default=None)
@@ -125,7 +149,10 @@ def observed(layers: list[LayerConvergence]) -> str:
 
 
 def draw(layers: list[LayerConvergence]) -> bytes:
-    """As a PNG, a colour for each layer: the paper's iteration, its bound, and ours; smallest values are dotted."""
+    """Plot the paper's iteration, its bound, and lotnet's schedule as a PNG.
+
+    One colour per layer. Smallest singular values are dotted.
+    """
     picture = figure(12, 3.8)
     left, middle, right = picture.subplots(1, 3)
     for number, layer in enumerate(layers):
@@ -139,8 +166,8 @@ def draw(layers: list[LayerConvergence]) -> bytes:
             linestyle="--",
             linewidth=1,
         )
-    left.set_title("the paper's iteration")
-    middle.set_title("what its bound allows above one")
+    left.set_title("the paper's Newton iteration")
+    middle.set_title("its bound, minus one")
     middle.set_yscale("log")
     right.set_title("lotnet's schedule")
     left.set_ylabel("largest and smallest singular value")

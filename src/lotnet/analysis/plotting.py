@@ -1,6 +1,6 @@
 """Figures as PNG files.
 
-Needs matplotlib, which is imported here and nowhere else: the caller turns its absence into a sentence.
+Only this module imports matplotlib. Without matplotlib, `figure` raises ImportError.
 """
 
 import io
@@ -9,18 +9,19 @@ from typing import Any
 
 
 def figure(width: float, height: float) -> Any:
-    """An empty figure, in inches; no window and no global state."""
+    """An empty figure of this size in inches. It opens no window and sets no global state."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def heading(name: str, width: int) -> str:
-    """A name over as many lines as it takes: the path of a run would run into the next square."""
+    """Wrap a name, so that the path of a run does not run into the next panel."""
     return "\n".join(textwrap.wrap(name, width))
 
 
 def png(figure: Any) -> bytes:
+    """The content of a PNG file."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=120)
     return content.getvalue()

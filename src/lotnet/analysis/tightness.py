@@ -1,57 +1,90 @@
-"""How much of its proved Lipschitz bound a network uses, and where the rest is lost.
+"""How much of its proved Lipschitz bound a network uses, and which stages lose the rest.
 
-A radius is a margin over a bound of its gradient. Follow that gradient from the last layer back to the pixels: each
-stage multiplies its norm by at most the stage's constant, and what it keeps of that is the share of the radius that is
-not given away there.
+A certified radius is a margin divided by a bound of the margin's gradient. Backpropagation takes that gradient from the
+last layer to the pixels. Each stage multiplies its norm by at most the stage's Lipschitz constant. The factor that the
+gradient reaches, divided by the constant, is the share of the radius that the stage keeps.
 
-Invariants: every share lies between 0 and 1, up to rounding; for one image the product over all stages is the norm of
-the margin's gradient over its bound.
+Invariants, up to rounding: every share lies between 0 and 1; for one image the product over all stages is the norm of
+the margin's gradient divided by its bound.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
+from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.plotting import figure, heading, png
+from lotnet.data import Split, to_unit
 from lotnet.frozen.base import FrozenModule, FrozenSequential
 from lotnet.frozen.model import FrozenModel
+from lotnet.progress import progress_bar
+from lotnet.training.precision import arithmetic
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a frozen network, the last layer left out."""
+    """One stage of a frozen network before its last layer."""
 
     name: str
-    """As `lotnet certify` has it, but that a residual is one stage."""
+    """Name as `lotnet certify` prints it. A residual is one stage."""
     kind: str
     shape: tuple[int, ...]
-    """Of its output."""
+    """Shape of its output."""
     kept: float
-    """Norm of the gradient before it, over its constant times the norm behind it: the mean over images."""
+    """Gradient norm at its input, divided by its Lipschitz constant times the norm at its output: mean over images."""
     left: float
-    """The product from the last layer back to before this stage: the mean over images."""
+    """Product of `kept` from the last stage back to this one: mean over images."""
 
 
 @dataclass(frozen=True)
 class Tightness:
+    """The shares of one network."""
+
     stages: list[Stage]
     share: float
-    """Norm of the margin's gradient over its bound, mean over images; 1 is a certificate that gives nothing away, as
-    far as the gradient tells."""
+    """Norm of the margin's gradient divided by its bound, mean over images. At 1 no radius is lost, as far as the
+    gradient tells."""
     spread: tuple[float, float]
-    """The 5 % and the 95 % quantile of that."""
+    """The 5 % and the 95 % quantile of the share."""
 
     @property
     def worst(self) -> Stage:
+        """The stage that keeps least."""
         return min(self.stages, key=lambda stage: stage.kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A frozen model, and the images that its tightness is measured on."""
+
+    model: FrozenModel
+    split: Split
+
+
+def analyze(subjects: dict[str, Subject], batch_size: int, console: Console) -> dict[str, Tightness]:
+    """Measure each model on its images, on the device the model is on."""
+    found = {}
+    with progress_bar(console) as progress, arithmetic(tf32=False):
+        task = progress.add_task("computing gradients", total=sum(len(subject.split) for subject in subjects.values()))
+        for name, subject in subjects.items():
+            device = next(iter(subject.model.buffers())).device
+            images = to_unit(subject.split.images).to(device)
+            found[name] = tightness(subject.model, images, batch_size, lambda n: progress.update(task, advance=n))
+    return found
+
+
+def files(subjects: dict[str, Subject], split: str, found: dict[str, Tightness]) -> AnalysisFiles:
+    models = [{"model": name, "images": len(subjects[name].split), **asdict(result)} for name, result in found.items()]
+    return AnalysisFiles("tightness", {"split": split, "models": models}, lambda: draw(found))
 
 
 def tightness(
     model: FrozenModel, images: Tensor, batch_size: int = 250, progress: Callable[[int], None] = lambda n: None
 ) -> Tightness:
-    """Of the margin between the predicted class and the next, on images in the model's precision and place."""
+    """Measure the margin between the two largest logits, on images in the model's precision and on its device."""
     *named, (_, head) = _stages(model, "model")
     constants = torch.tensor([float(stage.lipschitz_bound()) for _, stage in named], dtype=torch.float64)
     kept, shapes = [], []
@@ -76,7 +109,7 @@ def tightness(
 
 
 def _stages(module: FrozenModule, name: str) -> Iterator[tuple[str, FrozenModule]]:
-    """What comes one after the other."""
+    """The stages in order, with nested sequences flattened."""
     if isinstance(module, FrozenSequential):
         for n, stage in enumerate(module):
             yield from _stages(stage, f"{name}.{n}")
@@ -85,19 +118,19 @@ def _stages(module: FrozenModule, name: str) -> Iterator[tuple[str, FrozenModule
 
 
 def draw(found: dict[str, Tightness]) -> bytes:
-    """A PNG: what is left of the gradient's bound before each stage, from the last back, a line for each network."""
+    """Plot the share that is left before each stage, from the last stage back to the first, one line per network."""
     picture = figure(7.5, 4)
     axes = picture.subplots()
     for name, result in found.items():
         left = [1.0, *(stage.left for stage in result.stages[::-1])]
         axes.plot(range(len(left)), left, "o-", markersize=3, label=f"{heading(name, 40)}: {result.share:.3f}")
     shapes = {tuple(stage.shape for stage in result.stages[::-1]) for result in found.values()}
-    if len(shapes) == 1:  # then they can be named
+    if len(shapes) == 1:  # all networks have the same stages, so the axis can name them
         names = ["x".join(map(str, shape)) for shape in next(iter(shapes))]
         axes.set_xticks(range(1, len(names) + 1), names, rotation=60, ha="right", fontsize=7)
     axes.set_ylim(0, 1.02)
-    axes.set_ylabel("left of the gradient's bound")
-    axes.set_xlabel("stages by their output, from the last back to the first")
+    axes.set_ylabel("gradient norm divided by its bound")
+    axes.set_xlabel("shape of each stage's output, from the last stage back to the first")
     axes.legend(fontsize=8)
     axes.grid(alpha=0.3)
     return png(picture)

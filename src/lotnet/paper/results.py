@@ -11,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
-from lotnet.paper.tables import EPOCHS, Row, rows
+from lotnet.paper.tables import ACCURACIES, EPOCHS, Row, rows
 from lotnet.runs.directory import Run
 from lotnet.runs.metrics import best_epoch
 
@@ -43,6 +43,11 @@ class Result:
 
     def certified(self, claim: str = "float") -> list[float]:
         return self.summary["certified"][claim]
+
+    def percentages(self) -> dict[str, float]:
+        """Clean and certified accuracy in percent, under the names of the paper's columns (`ACCURACIES`)."""
+        shares = (self.summary["clean"], *self.certified())
+        return {name: round(100 * share, 2) for name, share in zip(ACCURACIES, shares, strict=True)}
 
 
 def collect(run_path: Path, name: str) -> Result:
@@ -152,6 +157,13 @@ def measured(results: list[Result]) -> dict[Row, Result]:
         if not _is_selftrained(result.command):
             found |= {row: result for row in rows() if row.is_supervised and _is_like(config, row)}
     return found
+
+
+def write_readme(folder: Path) -> None:
+    """Write README.md of a folder of results again, from its JSON files and findings.md."""
+    findings = folder / "findings.md"
+    text = markdown(load_all(folder), findings.read_text() if findings.is_file() else "")
+    atomic_write(folder / "README.md", text.encode())
 
 
 def markdown(results: list[Result], findings: str = "") -> str:

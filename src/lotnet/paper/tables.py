@@ -16,6 +16,9 @@ UNLABELLED = "ti_500K_pseudo_labeled.pickle"
 EPOCHS = 200
 """Of every row."""
 
+ACCURACIES = {"clean": "clean", "cert_36": "36/255", "cert_72": "72/255", "cert_108": "108/255"}
+"""Columns of accuracies: field of `Row`, heading."""
+
 SOC: Overrides = {"model.parametrization": "soc"}
 
 

@@ -1,11 +1,13 @@
-"""Self-training: a teacher learns from labels, names the images that have none, and a student learns from both.
+"""Plan of self-training: its settings, and which images each stage may see.
+
+A teacher learns from labelled images and labels the others. A student learns from both.
 
 Invariants:
 
-* hidden labels train nothing and choose nothing: `Parts.hidden` is only ever counted, against what the teacher said;
-* nobody learns from the held-out labelled images: they choose the best epoch of both networks, and measure the teacher;
-* the test split is in no part;
-* everything follows from the plan and a seed, also which labels are shown.
+* hidden labels train nothing and choose nothing: `Parts.hidden` is only compared with the teacher's labels;
+* no network learns from the held-out images: they choose the best epoch of both, and measure the teacher's error;
+* no part contains test images;
+* the plan and the seed determine everything, including which labels are shown.
 """
 
 import dataclasses
@@ -21,6 +23,7 @@ from lotnet.arguments import Parser
 from lotnet.config import RunConfig, read_yaml
 from lotnet.data import Dataset, Split, hide_labels, unlabelled, validation_split
 from lotnet.errors import InputError
+from lotnet.files import atomic_write, make_folder
 from lotnet.runs.data import limited_places
 
 FORMAT = 1
@@ -61,10 +64,10 @@ class SelfTrainingConfig:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides what a self-training computes. Invariant: `Plan.from_yaml(plan.to_yaml()) == plan`."""
+    """Everything that decides what self-training computes. Invariant: `Plan.from_yaml(plan.to_yaml()) == plan`."""
 
     training: RunConfig
-    """Of the student. The teacher has another number of epochs, and both have the seed of their turn."""
+    """Settings of the student. The teacher's differ in the number of epochs, and each run has a seed of `seeds`."""
     selftraining: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     seeds: tuple[int, ...] = (0,)
 
@@ -75,18 +78,31 @@ class Plan:
             raise InputError("self-training runs in one process: leave trainer.devices and trainer.nodes at 1")
 
     def alone(self, seed: int) -> "Plan":
+        """The plan for one seed only."""
         return dataclasses.replace(self, seeds=(seed,), training=dataclasses.replace(self.training, seed=seed))
 
     def folder(self, root: Path, seed: int) -> Path:
-        """Of one seed: the root itself where there is no other."""
+        """Folder of one seed: `root` itself if there is only one seed."""
         return root if len(self.seeds) == 1 else root / f"seed-{seed}"
 
     def stage(self, name: str, seed: int) -> RunConfig:
-        """Settings of the teacher's or the student's training."""
+        """Settings of the teacher's or the student's training run."""
         trainer = self.training.trainer
         if name == TEACHER:
             trainer = dataclasses.replace(trainer, epochs=self.selftraining.teacher_epochs or trainer.epochs)
         return dataclasses.replace(self.training, trainer=trainer, seed=seed)
+
+    def write(self, folder: Path) -> None:
+        make_folder(folder, "choose another --out")
+        atomic_write(folder / FILE, self.to_yaml().encode())
+
+    @staticmethod
+    def read(folder: Path) -> "Plan":
+        try:
+            text = (folder / FILE).read_text()
+        except (OSError, UnicodeDecodeError):
+            raise InputError(f"{folder} holds no self-training: name a folder that `lotnet selftrain` made") from None
+        return Plan.from_yaml(text, str(folder / FILE))
 
     def to_yaml(self) -> str:
         content: dict[str, Any] = {"format": FORMAT, "seeds": list(self.seeds)}
@@ -97,11 +113,11 @@ class Plan:
     def from_yaml(text: str, source: str) -> "Plan":
         content = read_yaml(text, source)
         if content.pop("format", None) != FORMAT:
-            raise InputError(f"{source} has not format {FORMAT}, which this lotnet reads: start again")
+            raise InputError(f"{source} has another format than {FORMAT}, which this lotnet reads: start again")
         try:
             training, seeds = content.pop("training"), tuple(int(seed) for seed in content.pop("seeds"))
         except (KeyError, TypeError, ValueError):
-            raise InputError(f"{source} lacks its training settings or seeds: put it back as it was") from None
+            raise InputError(f"{source} lacks its training settings or seeds: restore the file") from None
         parser = Parser(source)
         parser.add_fields(SelfTrainingConfig, "Self-training")
         settings = SelfTrainingConfig(**vars(parser.check(content, source)))
@@ -110,30 +126,30 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What each stage may see of the training images."""
+    """Which images each stage may see."""
 
     dataset: Dataset
-    """As it was loaded; the stages take its classes and its test images."""
+    """The data set as loaded. The stages use its classes and its test images."""
     labelled: Split
     held_out: Split
     images: Tensor  # n c h w, uint8
-    """Those without labels."""
+    """Unlabelled images, those with hidden labels first."""
     hidden: Tensor
-    """True labels of the first of them, as many as were hidden. For counting the teacher's mistakes, nothing else."""
+    """Hidden labels of the first unlabelled images. They count the teacher's mistakes, and do nothing else."""
     source: str
-    """Where the images without labels come from, in words."""
+    """Where the unlabelled images come from, in words."""
 
     def for_teacher(self) -> Dataset:
         return dataclasses.replace(self.dataset, train=self.labelled)
 
     def for_student(self, labels: Tensor) -> Dataset:
-        """The labelled images, and the others with the labels that the teacher gave."""
+        """The labelled images, and the unlabelled ones with the teacher's labels."""
         images = torch.cat([self.labelled.images, self.images])
         return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labelled.labels, labels])))
 
 
 def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, elsewhere: Tensor | None = None) -> Parts:
-    """Show some labels, hide others, hold a part of the shown ones out. `elsewhere` is what `from_elsewhere` found."""
+    """Hide labels, and hold out a part of the images that keep theirs. `elsewhere` comes from `from_elsewhere`."""
     shown, sources = dataset.train, []
     images, hidden = shown.images[:0], shown.labels[:0]
     if settings.labelled is not None:
@@ -148,7 +164,7 @@ def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, elsewhere:
 
 
 def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
-    """The images of a folder or pickle, at most `limit`, if they have the shape of the data set's."""
+    """Load at most `limit` images of a folder or pickle. They must have the shape of the data set's images."""
     if source is None:
         return None
     images = unlabelled(source, dataset.shape[1])
@@ -162,7 +178,7 @@ def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = Non
 
 
 def _check_fraction(dataset: Dataset, fraction: float) -> None:
-    """Each class needs two labels: one to learn from, and one to hold out."""
+    """Check that each class has two labels: one to learn from, and one to hold out."""
     counts = torch.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist()
     count, name = min(zip(counts, dataset.classes, strict=True))
     if round(fraction * count) < 2:

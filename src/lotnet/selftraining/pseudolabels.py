@@ -1,10 +1,10 @@
-"""Labels that a frozen model gave to images, kept with how sure it was and with what it was.
+"""Pseudo-labels: the labels that a frozen model gives to unlabelled images, and the two files that store them.
 
 Invariants:
 
-* `pseudo-labels.safetensors` holds `labels` (int64) and `confidence` (float32), one of each for an image;
-  `pseudo-labels.json`, written last, says which images and which model they belong to, with checksums of all three;
-* what belongs to other images or another model is refused, never used.
+* `pseudo-labels.safetensors` holds `labels` (int64) and `confidence` (float32), one of each per image;
+* `pseudo-labels.json`, written last, names the images and the model, with checksums of images, model and labels;
+* labels of other images or of another model are refused.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ _OTHER = {"images_sha256": "other images", "teacher_sha256": "another teacher"}
 
 @dataclass(frozen=True, eq=False)
 class PseudoLabels:
-    """In the order of the images."""
+    """One label per image, in the order of the images."""
 
     labels: Tensor  # n, int64
     confidence: Tensor  # n, float32
-    """Softmax of the label: not calibrated, and the paper's method does not read it."""
+    """Softmax probability of the label. It is not calibrated, and the paper's method does not use it."""
 
     def agreeing(self, labels: Tensor) -> int:
-        """How many of the first ones are these."""
+        """Number of images on which both agree. `labels` are those of the first images."""
         return int((self.labels[: len(labels)] == labels).sum())
 
 
@@ -51,7 +51,7 @@ def label(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> PseudoLabels:
-    """What the float64 graph of a frozen model says of uint8 images, whatever device it is on."""
+    """Label uint8 images by the float64 graph of a frozen model, on the device the model is on."""
     device = next(iter(model.buffers())).device
     graph = model.astype(torch.float64).to(device)
     shares = []
@@ -60,7 +60,7 @@ def label(
             shares.append(graph(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
             if shares[-1].shape[1] < classes:
                 raise InputError(
-                    f"the labeller knows {shares[-1].shape[1]} classes and the data have {classes}: train it on all"
+                    f"the teacher has {shares[-1].shape[1]} classes and the data have {classes}: train it on all"
                 )
             progress(len(batch))
     confidence, labels = torch.cat(shares).max(dim=1)
@@ -68,7 +68,7 @@ def label(
 
 
 def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel, about: dict[str, Any]) -> None:
-    """`about` is kept beside them: where the images come from, how the model was trained."""
+    """Write both files. `about` is stored with the labels: the source of the images, the settings of the model."""
     content = save({"labels": found.labels, "confidence": found.confidence})
     atomic_write(folder / f"{_NAME}.safetensors", content)
     heading = {"format": FORMAT, "images": len(images), **_belongs_to(images, model)}
@@ -77,11 +77,11 @@ def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel,
 
 
 def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | None:
-    """Those that were written for these images by this model; None if there are none yet."""
+    """Read the labels of these images by this model; None if there are none yet."""
     path = folder / f"{_NAME}.json"
     if not path.exists():
         return None
-    remedy = f"delete {path} and what was trained on them to have them made again"
+    remedy = f"delete {path} and the student to make them again"
     try:
         heading = json.loads(path.read_text())
         content = (folder / f"{_NAME}.safetensors").read_bytes()
@@ -93,9 +93,7 @@ def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | Non
         raise InputError(f"the pseudo-labels in {folder} are damaged or of another version: {remedy}") from None
     for name, checksum in _belongs_to(images, model).items():
         if heading.get(name) != checksum:
-            raise InputError(
-                f"the pseudo-labels in {folder} are of {_OTHER[name]}: put back what was there, or {remedy}"
-            )
+            raise InputError(f"the pseudo-labels in {folder} are of {_OTHER[name]}: restore the original, or {remedy}")
     return found
 
 

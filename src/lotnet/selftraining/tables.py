@@ -1,15 +1,12 @@
-"""What self-training came to, over its seeds: teacher against student, and the theorems' quantities."""
+"""The results of self-training as tables on the console."""
 
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
 
 from lotnet.certification.plain import in_255ths
-
-Result = dict[str, Any]
-"""Of one seed, as selftraining.json has it."""
+from lotnet.selftraining.results import Results, SeedResult, spread
 
 _SHARES = {
     "teacher_error": "teacher wrong (held-out labels)",
@@ -20,67 +17,52 @@ _SHARES = {
 }
 
 
-def over_seeds(results: list[Result]) -> dict[str, Any]:
-    """Mean and spread, the sample standard deviation, of each column: clean, certified at each radius, mean radius.
-
-    The spread of one seed is none. Differences are taken seed by seed.
-    """
-    rows = {who: [_columns(result[who]) for result in results] for who in ("teacher", "student")}
-    rows["difference"] = [
-        [s - t for s, t in zip(student, teacher, strict=True)]
-        for student, teacher in zip(rows["student"], rows["teacher"], strict=True)
-    ]
-    return {
-        "columns": ["clean", *map(in_255ths, results[0]["radii"]), "mean radius"],
-        "mean": {who: [fmean(column) for column in zip(*seeds, strict=True)] for who, seeds in rows.items()},
-        "spread": {who: [_spread(list(column)) for column in zip(*seeds, strict=True)] for who, seeds in rows.items()},
-    }
+def show(results: Results, console: Console) -> None:
+    """Print the accuracies, the quantities that the theorems are about, and what the theorems say."""
+    console.print(_accuracies(results))
+    console.print(_shares(results.seeds))
+    for sentence, seeds in _sentences(results.seeds).items():
+        of = "" if len(seeds) == len(results.seeds) else f" (seed {', '.join(map(str, seeds))})"
+        console.print(f"{sentence}{of}", soft_wrap=True, highlight=False, markup=False)
 
 
-def show(results: list[Result], console: Console) -> None:
-    first, summary = results[0], over_seeds(results)
-    seeds = f"mean ± standard deviation of {len(results)} seeds" if len(results) > 1 else f"seed {first['seed']}"
-    table = Table(title=f"Certified accuracy in % of {first['images']['test']} test images, claim B", caption=seeds)
+def _accuracies(results: Results) -> Table:
+    first, comparison = results.seeds[0], results.compare()
+    count = len(results.seeds)
+    seeds = f"mean ± standard deviation of {count} seeds" if count > 1 else f"seed {first.seed}"
+    table = Table(title=f"Certified accuracy in % of {first.images.test} test images, claim B", caption=seeds)
     table.add_column("")
-    for heading in summary["columns"]:
+    for heading in comparison.columns:
         table.add_column(heading, justify="right")
-    for who, means in summary["mean"].items():
+    for who, means in comparison.mean.items():
         sign = "+" if who == "difference" else ""
-        *accuracies, radius = zip(means, summary["spread"][who], strict=True)
+        *accuracies, radius = zip(means, comparison.spread[who], strict=True)
         table.add_row(who, *(_percent(*cell, sign) for cell in accuracies), _with_spread(*radius, 4, sign))
-    console.print(table)
-    table = Table(title="What the theorems speak of, in % of so many images")
+    return table
+
+
+def _shares(seeds: tuple[SeedResult, ...]) -> Table:
+    table = Table(title="Quantities of the theorems, in % of the images counted")
     table.add_column("")
     table.add_column("images", justify="right")
     table.add_column("share", justify="right")
     for name, words in _SHARES.items():
-        shares = [result["measured"]["shares"][name] for result in results]
-        if None not in shares:
-            ball = in_255ths(first["measured"]["ball"])
-            among = " to ".join(map(str, sorted({result["measured"][name]["among"] for result in results})))
-            table.add_row(words.format(ball=ball), among, _percent(fmean(shares), _spread(shares)))
-    console.print(table)
-    for sentence, said_of in _sentences(results).items():
-        of = "" if len(said_of) == len(results) else f" (seed {', '.join(map(str, said_of))})"
-        console.print(f"{sentence}{of}", soft_wrap=True, highlight=False, markup=False)
+        counted = [share for result in seeds if (share := result.measured.counts()[name]) is not None]
+        if len(counted) == len(seeds):
+            ball = in_255ths(seeds[0].measured.ball)
+            totals = " to ".join(map(str, sorted({share.among for share in counted})))
+            values = tuple(share.value for share in counted)
+            table.add_row(words.format(ball=ball), totals, _percent(fmean(values), spread(values)))
+    return table
 
 
-def _sentences(results: list[Result]) -> dict[str, list[int]]:
-    """What the theorems say, each sentence once, with the seeds it is about."""
+def _sentences(seeds: tuple[SeedResult, ...]) -> dict[str, list[int]]:
+    """Each sentence of the theorems once, with the seeds it is about."""
     found: dict[str, list[int]] = {}
-    for place in range(len(results[0]["theorems"])):
-        for result in results:
-            statement = result["theorems"][place]
-            found.setdefault(statement["sentence"], []).append(result["seed"])
+    for statements in zip(*(result.theorems for result in seeds), strict=True):
+        for result, statement in zip(seeds, statements, strict=True):
+            found.setdefault(statement.sentence, []).append(result.seed)
     return found
-
-
-def _columns(figures: dict[str, Any]) -> list[float]:
-    return [figures["clean"], *figures["certified"], figures["mean_radius"]]
-
-
-def _spread(values: list[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
 
 
 def _percent(mean: float, spread: float | None, sign: str = "") -> str:

@@ -1,7 +1,7 @@
-"""What the paper's theorems on self-training speak of, counted, and what they then say.
+"""The quantities that the paper's theorems on self-training are about, and what the theorems then say.
 
-The theorems are about probabilities; here are shares of images. docs/self-training.md says what each is, and why the
-main lemma holds for labels of any number of classes with a change `delta` of 0.
+The theorems are about probabilities. Here the quantities are shares of the images at hand. docs/self-training.md says
+what each is, and why the main lemma holds for labels of any number of classes with a change `delta` of 0.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from lotnet.certification import certify
-from lotnet.data import Split, to_unit
+from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.paper.theorems import loss_bound
+from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import PseudoLabels, label
 
-_AT_ONCE = 5000  # images that lie in memory as float64
+_CHUNK = 5000  # images in memory as float64 at one time
 
 
 @dataclass(frozen=True)
@@ -33,57 +33,83 @@ class Share:
     def exact(self) -> Fraction:
         return Fraction(self.count, self.among)
 
+    @property
+    def value(self) -> float:
+        return self.count / self.among
+
 
 @dataclass(frozen=True)
 class Measured:
-    """Counted on labelled images that nobody learned from, and on those without labels."""
+    """Counts of held-out labelled images, which neither network learns from, and of unlabelled images."""
 
     teacher_error: Share
-    """Held-out images that the teacher gets wrong."""
+    """Held-out images that the teacher classifies wrongly."""
     worst_class_error: Share
-    """The same in the class where their share is largest."""
+    """The same within the class where that share is largest."""
     disagreement: Share
-    """Unlabelled images that the student calls something else than the teacher."""
+    """Unlabelled images to which student and teacher give different labels."""
     inconsistency: Share
-    """Unlabelled images whose label by the student is not proved constant in the ball: by claim B, the share of those
-    where it is not constant is at most this."""
+    """Unlabelled images whose label by the student is not proved constant in the ball. By claim B, this is an upper
+    bound of the share of images whose label is not constant there."""
     ball: float
+    """Radius of the ball."""
     wrong_pseudo_labels: Share | None
-    """Of images with hidden labels: only to be read, nothing is made of it."""
+    """Images with hidden labels that the teacher mislabels. Reported, and used for nothing else."""
 
-    def shares(self) -> dict[str, float | None]:
+    def counts(self) -> dict[str, Share | None]:
         return {
-            name: None if value is None else value["count"] / value["among"]
-            for name, value in asdict(self).items()
-            if name != "ball"
+            "teacher_error": self.teacher_error,
+            "worst_class_error": self.worst_class_error,
+            "disagreement": self.disagreement,
+            "inconsistency": self.inconsistency,
+            "wrong_pseudo_labels": self.wrong_pseudo_labels,
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts, and for other readers the shares as numbers."""
+        shares = {name: None if share is None else share.value for name, share in self.counts().items()}
+        return asdict(self) | {"shares": shares}
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> "Measured":
+        def share(name: str) -> Share:
+            return Share(**content[name])
+
+        return Measured(
+            teacher_error=share("teacher_error"),
+            worst_class_error=share("worst_class_error"),
+            disagreement=share("disagreement"),
+            inconsistency=share("inconsistency"),
+            ball=content["ball"],
+            wrong_pseudo_labels=None if content["wrong_pseudo_labels"] is None else share("wrong_pseudo_labels"),
+        )
 
 
 def measure(
     teacher: FrozenModel,
     student: FrozenModel,
     found: PseudoLabels,
-    images: Tensor,
-    hidden: Tensor,
-    held_out: Split,
+    parts: Parts,
     ball: float,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Both models on the device they are on; `images` are the unlabelled ones, `hidden` labels of the first."""
+    """Count what the theorems ask for. Models run on the devices they are on; `found` has the teacher's labels."""
+    held_out = parts.held_out
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
     classes = held_out.labels.unique().tolist()
     errors = [Share(int((wrong & mine).sum()), int(mine.sum())) for mine in (held_out.labels == c for c in classes)]
     graph = student.astype(torch.float64)
     disagreeing = unproved = 0
-    for batch, labels in zip(images.split(_AT_ONCE), found.labels.split(_AT_ONCE), strict=True):
+    for batch, labels in zip(parts.images.split(_CHUNK), found.labels.split(_CHUNK), strict=True):
         certificates = certify(graph, to_unit(batch, torch.float64), progress=progress)
         disagreeing += int((certificates.predictions != labels).sum())
         unproved += int((certificates.radii["float"] <= ball).sum())
+    hidden = parts.hidden
     return Measured(
         teacher_error=Share(int(wrong.sum()), len(wrong)),
         worst_class_error=max(errors, key=lambda error: error.exact),
-        disagreement=Share(disagreeing, len(images)),
-        inconsistency=Share(unproved, len(images)),
+        disagreement=Share(disagreeing, len(parts.images)),
+        inconsistency=Share(unproved, len(parts.images)),
         ball=ball,
         wrong_pseudo_labels=Share(len(hidden) - found.agreeing(hidden), len(hidden)) if len(hidden) else None,
     )
@@ -91,49 +117,49 @@ def measure(
 
 @dataclass(frozen=True)
 class Statement:
-    """What a theorem says of a student, or in one sentence why it says nothing."""
+    """What a theorem says about the student, or why it says nothing."""
 
     theorem: str
     bound: float | None
+    """Bound on the student's error; None where the theorem does not apply."""
     sentence: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def statements(measured: Measured) -> list[Statement]:
-    return [
+def statements(measured: Measured) -> tuple[Statement, ...]:
+    """What each of the paper's three statements says, in the paper's order."""
+    return (
         _main_lemma(measured),
         Statement(
             "theorem 2",
             None,
-            "Theorem 2 does not apply: it is about the best of all students, and asks how often images of two classes "
-            "are neighbours, which no sample tells.",
+            "Theorem 2 does not apply: it is about the best possible student, and needs the probability that an image "
+            "has a neighbour of another class, which no sample tells.",
         ),
         Statement(
             "theorem 3",
             None,
-            "Theorem 3 does not apply: it is about a continuous number, and a label jumps; the mean radius above is "
-            "measured instead.",
+            "Theorem 3 does not apply: it is about a continuous output, and a label is not continuous. The mean "
+            "certified radius in the table above is measured instead.",
         ),
-    ]
+    )
 
 
 def _main_lemma(measured: Measured) -> Statement:
-    """For the largest expansion that the teacher's mistakes allow: with any smaller one the bound is larger."""
+    """Evaluate the bound for the largest expansion that the teacher's mistakes allow; a smaller one gives more."""
     worst = measured.worst_class_error
     mistakes = f"{worst.count} of {worst.among} held-out images of its worst class"
     if not worst.count:
         sentence = (
-            "The main lemma does not apply: the teacher makes no mistake on the held-out images, which leaves the "
-            "expansion open."
+            "The main lemma does not apply: the teacher makes no mistake on the held-out images, so they do not bound "
+            "the expansion."
         )
         return Statement("main lemma", None, sentence)
     if 3 * worst.count >= worst.among:
         return Statement(
             "main lemma",
             None,
-            f"The main lemma does not apply: the teacher mislabels {mistakes}, and it takes less than a third in each.",
+            f"The main lemma does not apply: the teacher mislabels {mistakes}, and the lemma needs less than a third "
+            "in every class.",
         )
     c = 1 / worst.exact
     try:
@@ -144,6 +170,9 @@ def _main_lemma(measured: Measured) -> Statement:
     if bound >= 1:
         says = f"the bound on the student's error is {float(bound):.3f}, which says nothing"
     elif bound < 0:
-        says = f"the bound on the student's error is {float(bound):.3f}: negative, so they do not"
-    sentence = f"Main lemma: if images expand {float(c):.3g} times, the most that {mistakes} mislabelled allow, {says}."
+        says = f"the bound on the student's error is {float(bound):.3f}. It is negative, so images do not expand so far"
+    sentence = (
+        f"Main lemma: if images expand {float(c):.3g} times, the most that is possible when {mistakes} are "
+        f"mislabelled, {says}."
+    )
     return Statement("main lemma", float(bound), sentence)

@@ -1,29 +1,18 @@
 """`lotnet pack`."""
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import Console
 
 from lotnet.arguments import Parser
-from lotnet.certification.certificate import certify
-from lotnet.certification.summary import Summary, summarize
 from lotnet.cli.options import check_counts
-from lotnet.data import Split, load
 from lotnet.errors import InputError
-from lotnet.frozen.model import FrozenModel
-from lotnet.load_model import choose_device, tensors
-from lotnet.pretrained.packed import Packed, is_packed, pack
-from lotnet.progress import progress_bar
-from lotnet.runs.data import limited
+from lotnet.load_model import choose_device
+from lotnet.pack_run import pack_run
+from lotnet.pretrained.packed import is_packed
+from lotnet.runs.data import part_of, with_all_tests
 from lotnet.runs.directory import Run
-from lotnet.training.evaluate import RADII
-
-_KEPT = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
-"""Of a summary, in packed.json."""
 
 
 def main(arguments: list[str]) -> int:
@@ -44,54 +33,17 @@ def main(arguments: list[str]) -> int:
     folder = Path(options.out) if options.out else run.path / "packed"
     if folder.exists() and not is_packed(folder) and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise InputError(f"{folder} exists and is not a packed model: choose another --out")
-    data = run.config.data
-    test = load(data.name, data.root, data.side).test
-    small = _packed(run)
-    summary = _certified(
-        small.unpack().to(device),
-        test if options.limit is None else limited(test, options.limit),
-        small.classes,
-        options.batch_size,
-        console,
-    )
-    result = {key: value for key, value in dataclasses.asdict(summary).items() if key in _KEPT}
-    size = dataclasses.replace(small, result=result).write(folder)
+    test = part_of(with_all_tests(run.config), "test", options.limit)
+    packed, summary = pack_run(run, test, device, console, options.batch_size)
+    size = packed.write(folder)
     if options.json:
-        print(json.dumps({"written": str(folder), "bytes": size, "result": result}))
+        print(json.dumps({"written": str(folder), "bytes": size, "result": packed.result}))
         return 0
     at = ", ".join(f"{share:.2%}" for share in summary.certified["float"])
     for line in (
         f"Written to {folder}: {size / 1e6:.1f} MB.",
-        f"On {summary.images} test images: {summary.clean:.2%} right, certified at 36, 72 and 108/255 (claim B): {at}.",
+        f"Of {summary.images} test images, {summary.clean:.2%} are classified correctly; certified at 36, 72 and "
+        f"108/255 (claim B): {at}.",
     ):
         console.print(line, soft_wrap=True, highlight=False)
     return 0
-
-
-def _packed(run: Run) -> Packed:
-    settings: dict[str, Any] = {
-        key: value for key, value in run.config.to_dict().items() if key in ("loss", "optimizer", "trainer", "seed")
-    }
-    sessions = run.environment().sessions
-    trained = settings | {
-        "sessions": [
-            {"commit": s.commit, "versions": s.versions, "hardware": dataclasses.asdict(s.hardware)} for s in sessions
-        ]
-    }
-    return pack(run.best_model(), run.config.model, run.images(), run.classes(), run.config.data.name, trained)
-
-
-def _certified(
-    model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int, console: Console
-) -> Summary:
-    images, labels = tensors(split)
-    with progress_bar(console) as progress:
-        task = progress.add_task("certifying images", total=len(images))
-        done = certify(
-            model.astype(torch.float64),
-            images,
-            labels,
-            batch_size=batch_size,
-            progress=lambda n: progress.update(task, advance=n),
-        )
-    return summarize(done, list(RADII), classes, images[0].numel())

@@ -13,14 +13,7 @@ from lotnet.arguments import Parser
 from lotnet.paper import results
 from lotnet.paper import tables as paper
 
-_NUMBERS = {
-    "clean": "clean",
-    "cert_36": "36/255",
-    "cert_72": "72/255",
-    "cert_108": "108/255",
-    "eval_seconds": "eval s",
-    "pgd_linf": "PGD",
-}
+_NUMBERS = paper.ACCURACIES | {"eval_seconds": "eval s", "pgd_linf": "PGD"}
 
 
 def main(arguments: list[str]) -> int:
@@ -41,14 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _as_dict(row: paper.Row, result: results.Result | None) -> dict[str, Any]:
-    ours = None if result is None else _numbers(result) | {"epochs": result.epochs}
+    ours = None if result is None else result.percentages() | {"epochs": result.epochs}
     return asdict(row) | {"command": paper.command_for(row), "measured": ours}
-
-
-def _numbers(result: results.Result) -> dict[str, float]:
-    """Ours, under the names of the paper's columns."""
-    shares = (result.summary["clean"], *result.certified())
-    return {key: round(100 * share, 2) for key, share in zip(_NUMBERS, shares, strict=False)}
 
 
 def _print(name: str, rows: list[paper.Row], measured: dict[paper.Row, results.Result], console: Console) -> None:
@@ -63,7 +50,7 @@ def _print(name: str, rows: list[paper.Row], measured: dict[paper.Row, results.R
         cells = ("" if number is None else f"{number:.2f}" for number in numbers)
         table.add_row(str(n), row.dataset, row.model, f"{row.conv} {row.variant}", *cells)
         if (result := measured.get(row)) is not None:
-            ours = _numbers(result)
+            ours = result.percentages()
             budget = "" if result.epochs == paper.EPOCHS else f", {result.epochs} ep."
             table.add_row("", "", f"here{budget}", "", *(f"{ours[key]:.2f}" if key in ours else "" for key in shown))
             apart = (f"{ours[key] - getattr(row, key):+.2f}" if key in ours else "" for key in shown)

@@ -3,20 +3,17 @@
 from pathlib import Path
 
 from lotnet.arguments import Parser
-from lotnet.files import atomic_write
 from lotnet.paper import results
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet record", "Keep what a certified run came to, and compare it with the paper's row.")
+    parser = Parser("lotnet record", "Store the results of a certified run, and compare them with the paper's row.")
     parser.add_argument("run", type=str, help="A run with certificates of its test images.")
     parser.add_argument("--name", type=str | None, default=None, help="Name of the result; by default that of the run.")
     parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written anew.")
     options = parser.read(arguments)
     folder = Path(options.to)
     path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)
-    findings = folder / "findings.md"
-    text = results.markdown(results.load_all(folder), findings.read_text() if findings.is_file() else "")
-    atomic_write(folder / "README.md", text.encode())
+    results.write_readme(folder)
     print(f"recorded {path}")
     return 0

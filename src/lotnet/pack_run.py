@@ -1,0 +1,57 @@
+"""Pack the best network of a run, and certify exactly the network that was packed."""
+
+from dataclasses import asdict, replace
+
+import torch
+from rich.console import Console
+
+from lotnet.certification.certificate import certify
+from lotnet.certification.summary import Summary, summarize
+from lotnet.data import Split
+from lotnet.frozen.model import FrozenModel
+from lotnet.load_model import tensors
+from lotnet.pretrained.packed import Packed, pack
+from lotnet.progress import progress_bar
+from lotnet.runs.directory import Run
+from lotnet.training.evaluate import RADII
+
+_STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
+"""Fields of a summary that packed.json has."""
+
+
+def pack_run(
+    run: Run, split: Split, device: torch.device, console: Console, batch_size: int = 250
+) -> tuple[Packed, Summary]:
+    """Return the packed network, with its certified accuracy on the split, and the whole summary. Writes nothing."""
+    packed = _packed(run)
+    summary = _certified(packed.unpack().to(device), split, packed.classes, batch_size, console)
+    result = {key: value for key, value in asdict(summary).items() if key in _STORED}
+    return replace(packed, result=result), summary
+
+
+def _packed(run: Run) -> Packed:
+    settings = {
+        key: value for key, value in run.config.to_dict().items() if key in ("loss", "optimizer", "trainer", "seed")
+    }
+    sessions = [
+        {"commit": session.commit, "versions": session.versions, "hardware": asdict(session.hardware)}
+        for session in run.environment().sessions
+    ]
+    trained = settings | {"sessions": sessions}
+    return pack(run.best_model(), run.config.model, run.images(), run.classes(), run.config.data.name, trained)
+
+
+def _certified(
+    model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int, console: Console
+) -> Summary:
+    images, labels = tensors(split)
+    with progress_bar(console) as progress:
+        task = progress.add_task("certifying images", total=len(images))
+        done = certify(
+            model.astype(torch.float64),
+            images,
+            labels,
+            batch_size=batch_size,
+            progress=lambda n: progress.update(task, advance=n),
+        )
+    return summarize(done, list(RADII), classes, images[0].numel())

@@ -1,0 +1,216 @@
+"""The self-training pipeline: teacher, pseudo-labels, student, certificates, measured theorems.
+
+Invariants:
+
+* whatever can be known to fail fails before anything is written;
+* each stage is complete on disk before the next one starts. A resumed pipeline reads the finished stages, continues an
+  interrupted training run from its last checkpoint, and ends with the same bits as one that was never interrupted.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from lightning_fabric import Fabric
+from rich.console import Console
+
+from lotnet.certification.summary import Summary
+from lotnet.certify_run import certify_split
+from lotnet.data import Dataset
+from lotnet.errors import InputError
+from lotnet.load_model import LoadedModel, load_model
+from lotnet.progress import progress_bar
+from lotnet.runs.certificates import FILE as CERTIFICATES
+from lotnet.runs.certificates import read_certification
+from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.directory import Run
+from lotnet.selftraining import pseudolabels, results
+from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide, from_elsewhere
+from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
+from lotnet.selftraining.theorems import Measured, measure, statements
+from lotnet.training.evaluate import RADII
+from lotnet.training.launch import launch, make_fabric
+from lotnet.training.loop import train
+from lotnet.training.signals import Interrupted, stop_signals
+
+
+class Pipeline:
+    """Self-training by a plan, in one process. Messages and progress bars go to the console."""
+
+    def __init__(self, plan: Plan, device: str, console: Console) -> None:
+        """Load the data, and refuse a plan that cannot work on them. Writes nothing."""
+        self.plan, self.console = plan, console
+        self.fabric = make_fabric(plan.training.trainer, device)
+        if self.fabric.world_size > 1:
+            raise InputError("self-training runs in one process: start it without torchrun")
+        launch(self.fabric)
+        self.dataset = load_data(plan.training)
+        self._elsewhere = from_elsewhere(self.dataset, plan.selftraining.unlabelled, plan.training.limit)
+        for seed in plan.seeds:
+            _check(plan, self.parts(seed))
+
+    def parts(self, seed: int) -> Parts:
+        """The images that each stage of this seed may see."""
+        return divide(self.dataset, self.plan.selftraining, seed, self._elsewhere)
+
+    def run(self, root: Path) -> Results:
+        """Run all stages of all seeds that are not finished under `root`, and write `root`/selftraining.json.
+
+        Raises `Interrupted` on a signal. Call `run` again to continue.
+        """
+        self.console.print(f"self-training {root} on {self.fabric.device}", soft_wrap=True, highlight=False)
+        with _stop_on_signals():
+            done = Results(tuple(self._run_seed(root, seed) for seed in self.plan.seeds))
+            results.write(root / results.FILE, done)
+        return done
+
+    def _run_seed(self, root: Path, seed: int) -> SeedResult:
+        folder = self.plan.folder(root, seed)
+        if not (folder / FILE).is_file():
+            self.plan.alone(seed).write(folder)
+        path = folder / results.FILE
+        if path.is_file():
+            stored = results.read(path).seeds[0]
+            self.console.print(f"{folder} is done already", soft_wrap=True, highlight=False)
+            return stored
+        result = Stages(self.plan, seed, folder, self.parts(seed), self.fabric, self.console).run()
+        results.write(path, Results((result,)))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages of one seed. Each reads what it finds in `folder` and computes the rest."""
+
+    plan: Plan
+    seed: int
+    folder: Path
+    parts: Parts
+    fabric: Fabric
+    console: Console
+
+    def run(self) -> SeedResult:
+        parts = self.parts
+        teacher = self.train(TEACHER, parts.for_teacher())
+        found = self.label(teacher)
+        student = self.train(STUDENT, parts.for_student(found.labels))
+        measured = self.measure(teacher, student, found)
+        return SeedResult(
+            seed=self.seed,
+            images=ImageCounts(len(parts.labelled), len(parts.held_out), len(parts.images), len(parts.dataset.test)),
+            radii=tuple(RADII),
+            teacher=self.certify(teacher),
+            student=self.certify(student),
+            measured=measured,
+            theorems=statements(measured),
+        )
+
+    def train(self, name: str, dataset: Dataset) -> LoadedModel:
+        """Train the teacher or the student to the end, from the last checkpoint if there is one, and freeze it."""
+        config, path = self.plan.stage(name, self.seed), self.folder / name
+        run = Run.open(path) if (path / "config.yaml").is_file() else Run.create(path, config)
+        if run.config != config:
+            raise InputError(
+                f"{path} has other settings than {self.folder / FILE}: restore its config.yaml, or start again"
+            )
+        if not run.is_finished():
+            self._say(f"training the {name} of seed {self.seed} on {len(dataset.train)} images")
+            train(run, dataset, self.fabric, self.console, self.parts.held_out)
+        return load_model(str(path))
+
+    def label(self, teacher: LoadedModel) -> pseudolabels.PseudoLabels:
+        """Label the unlabelled images by the teacher, once: the labels are stored before the student is trained."""
+        parts = self.parts
+        stored = pseudolabels.read(self.folder, parts.images, teacher.model)
+        if stored is not None:
+            return stored
+        student = self.folder / STUDENT
+        if student.exists():  # it learned from other labels than the teacher would give now
+            raise InputError(f"{student} was trained on pseudo-labels that are gone: delete it to train it again")
+        self._say(f"labelling {parts.source}")
+        with progress_bar(self.console) as progress:
+            task = progress.add_task("labelling", total=len(parts.images))
+            found = pseudolabels.label(
+                teacher.model.to(self.fabric.device),
+                parts.images,
+                len(parts.dataset.classes),
+                progress=lambda n: progress.update(task, advance=n),
+            )
+        about = {
+            "source": parts.source,
+            "classes": list(parts.dataset.classes),
+            "teacher": {"run": TEACHER, "config": self.plan.stage(TEACHER, self.seed).to_dict()},
+        }
+        pseudolabels.write(self.folder, found, parts.images, teacher.model, about)
+        return found
+
+    def measure(self, teacher: LoadedModel, student: LoadedModel, found: pseudolabels.PseudoLabels) -> Measured:
+        device = self.fabric.device
+        with progress_bar(self.console) as progress:
+            task = progress.add_task("certifying unlabelled images", total=len(self.parts.images))
+            return measure(
+                teacher.model.to(device),
+                student.model.to(device),
+                found,
+                self.parts,
+                self.plan.selftraining.ball,
+                lambda n: progress.update(task, advance=n),
+            )
+
+    def certify(self, loaded: LoadedModel) -> CertifiedAccuracy:
+        """Certify the test images, unless certificates.json has the same images, radii and network already."""
+        test, checksum = loaded.split("test", self.plan.training.limit), loaded.model.settings["checksum"]
+        summary = _stored_summary(loaded.folder / CERTIFICATES, checksum, len(test))
+        if summary is None:
+            summary = certify_split(loaded, "test", test, list(RADII), self.fabric.device, self.console).summary
+        return CertifiedAccuracy.of(summary, checksum)
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, soft_wrap=True, highlight=False)
+
+
+def create(root: Path, plan: Plan) -> None:
+    """Make a new directory for self-training, and store the plan there. An existing one is never changed."""
+    if (root / FILE).is_file():
+        raise InputError(f"{root} exists: continue it with --resume {root}, or choose another --out")
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise InputError(f"{root} exists and is no self-training: choose another --out")
+    plan.write(root)
+
+
+def _check(plan: Plan, parts: Parts) -> None:
+    plan.training.model.build(image_spec(parts.dataset))
+    size = plan.training.trainer.batch_size
+    if len(parts.labelled) < size:
+        raise InputError(
+            f"{len(parts.labelled)} labelled images do not fill one batch of {size}: lower trainer.batch_size or show "
+            "more labels"
+        )
+
+
+def _stored_summary(path: Path, checksum: str, images: int) -> Summary | None:
+    """The summary in a certificates.json about this network and the test images; None if there is no such file."""
+    try:
+        stored = read_certification(path, "")
+    except InputError:
+        return None
+    found = (stored.checksum, stored.split, stored.summary.radii, stored.summary.images)
+    return stored.summary if found == (checksum, "test", list(RADII), images) else None
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[None]:
+    """Raise `Interrupted` on a signal between training runs: finished stages are on disk. Runs handle their own."""
+
+    def stop(signum: int, _: FrameType | None) -> None:
+        raise Interrupted(signum)
+
+    before = {signum: signal.signal(signum, stop) for signum in stop_signals()}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

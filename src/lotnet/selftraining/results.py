@@ -1,0 +1,158 @@
+"""The results of self-training, and `selftraining.json`, the file that stores them.
+
+Invariant: `read(path)` returns what `write(path, results)` was given.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from lotnet.certification.plain import in_255ths
+from lotnet.certification.summary import Summary
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.selftraining.theorems import Measured, Statement
+
+FORMAT = 1
+FILE = "selftraining.json"
+
+
+@dataclass(frozen=True)
+class ImageCounts:
+    """How many images each part has."""
+
+    labeled: int
+    """Images that the teacher learns from."""
+    held_out: int
+    unlabeled: int
+    test: int
+
+    def to_dict(self) -> dict[str, int]:
+        return {
+            "labelled": self.labeled,
+            "held out": self.held_out,
+            "unlabelled": self.unlabeled,
+            "test": self.test,
+        }
+
+    @staticmethod
+    def from_dict(content: dict[str, int]) -> "ImageCounts":
+        return ImageCounts(content["labelled"], content["held out"], content["unlabelled"], content["test"])
+
+
+@dataclass(frozen=True)
+class CertifiedAccuracy:
+    """Accuracies of one network on the test images, in [0, 1], certified by claim B."""
+
+    checksum: str
+    """Checksum of the frozen network."""
+    clean: float
+    certified: tuple[float, ...]
+    """Certified accuracy at each of the radii."""
+    mean_radius: float
+
+    @staticmethod
+    def of(summary: Summary, checksum: str) -> "CertifiedAccuracy":
+        certified = tuple(summary.certified["float"])
+        return CertifiedAccuracy(checksum, summary.clean, certified, summary.mean_radius["float"])
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> "CertifiedAccuracy":
+        return CertifiedAccuracy(**{**content, "certified": tuple(content["certified"])})
+
+    def columns(self) -> list[float]:
+        """Clean accuracy, certified accuracy at each radius, mean radius."""
+        return [self.clean, *self.certified, self.mean_radius]
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """The results of one seed."""
+
+    seed: int
+    images: ImageCounts
+    radii: tuple[float, ...]
+    """Radii at which accuracies are certified."""
+    teacher: CertifiedAccuracy
+    student: CertifiedAccuracy
+    measured: Measured
+    theorems: tuple[Statement, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"images": self.images.to_dict(), "measured": self.measured.to_dict()}
+
+    @staticmethod
+    def from_dict(content: dict[str, Any]) -> "SeedResult":
+        return SeedResult(
+            seed=content["seed"],
+            images=ImageCounts.from_dict(content["images"]),
+            radii=tuple(content["radii"]),
+            teacher=CertifiedAccuracy.from_dict(content["teacher"]),
+            student=CertifiedAccuracy.from_dict(content["student"]),
+            measured=Measured.from_dict(content["measured"]),
+            theorems=tuple(Statement(**statement) for statement in content["theorems"]),
+        )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Teacher, student, and their difference in each column: mean and spread over the seeds."""
+
+    columns: tuple[str, ...]
+    mean: dict[str, tuple[float, ...]]
+    spread: dict[str, tuple[float | None, ...]]
+    """Sample standard deviation; None for a single seed."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of all seeds of a plan."""
+
+    seeds: tuple[SeedResult, ...]
+
+    def compare(self) -> Comparison:
+        """Differences are taken seed by seed."""
+        rows = {
+            "teacher": [result.teacher.columns() for result in self.seeds],
+            "student": [result.student.columns() for result in self.seeds],
+        }
+        rows["difference"] = [
+            [s - t for s, t in zip(student, teacher, strict=True)]
+            for student, teacher in zip(rows["student"], rows["teacher"], strict=True)
+        ]
+        return Comparison(
+            columns=("clean", *map(in_255ths, self.seeds[0].radii), "mean radius"),
+            mean={who: tuple(map(fmean, zip(*seeds, strict=True))) for who, seeds in rows.items()},
+            spread={who: tuple(map(spread, zip(*seeds, strict=True))) for who, seeds in rows.items()},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of selftraining.json. The comparison is stored for other readers; `read` computes it again."""
+        return {"format": FORMAT, "seeds": [result.to_dict() for result in self.seeds], **asdict(self.compare())}
+
+
+def spread(values: tuple[float, ...]) -> float | None:
+    """Sample standard deviation; None for a single value."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def write(path: Path, results: Results) -> None:
+    atomic_write(path, (json.dumps(results.to_dict(), indent=1) + "\n").encode())
+
+
+def read(path: Path) -> Results:
+    remedy = "delete it, and `lotnet selftrain --resume` writes it again"
+    try:
+        content = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise InputError(f"{path} has format {content['format']}, this lotnet reads {FORMAT}: {remedy}")
+        results = Results(tuple(SeedResult.from_dict(result) for result in content["seeds"]))
+        if not results.seeds:
+            raise ValueError("no seed")
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path} is damaged: {remedy}") from None
+    return results

@@ -1,0 +1,186 @@
+"""The pipeline: stages that are stored, stopped and resumed, and the file of their results."""
+
+import json
+import shutil
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from lotnet.config import RunConfig
+from lotnet.errors import InputError
+from lotnet.runs.checkpoint import read
+from lotnet.runs.directory import Run
+from lotnet.selftraining import results
+from lotnet.selftraining.pipeline import Pipeline, create
+from lotnet.selftraining.plan import Plan, SelfTrainingConfig
+from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
+from lotnet.selftraining.theorems import Measured, Share, Statement
+
+SEEDS = (0, 7)
+TRAINING = {
+    "model": {"kind": "lipconvnet", "channels": 4},
+    "limit": 200,
+    "trainer": {"batch_size": 16, "epochs": 2, "checkpoint_every": 2},
+}
+PLAN = Plan(RunConfig.from_dict(TRAINING, "test"), SelfTrainingConfig(0.25, teacher_epochs=3), SEEDS)
+FORMAT_1 = Path(__file__).parent / "selftraining-format-1.json"
+
+
+def run(root: Path, plan: Plan = PLAN) -> tuple[Results, str]:
+    """The results, and what was printed on the way."""
+    console = Console(record=True, width=200, file=StringIO())
+    done = Pipeline(plan, "cpu", console).run(root)
+    return done, console.export_text()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds, uninterrupted."""
+    path = tmp_path_factory.mktemp("selftrain") / "both"
+    create(path, PLAN)
+    done, _ = run(path)
+    assert results.read(path / "selftraining.json") == done
+    return path
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return read(Run.open(path).checkpoints.best)[1]
+
+
+def test_every_stage_is_stored(root: Path) -> None:
+    both = results.read(root / "selftraining.json")
+    assert json.loads((root / "selftraining.json").read_text())["format"] == 1
+    for result, seed in zip(both.seeds, SEEDS, strict=True):
+        folder = root / f"seed-{seed}"
+        assert results.read(folder / "selftraining.json").seeds == (result,)
+        assert Plan.read(folder).seeds == (seed,)
+        heading = json.loads((folder / "pseudo-labels.json").read_text())
+        labels = load_file(folder / "pseudo-labels.safetensors")
+        assert len(labels["labels"]) == len(labels["confidence"]) == result.images.unlabeled == heading["images"]
+        assert heading["teacher_sha256"] == result.teacher.checksum
+        assert heading["teacher"]["config"] == Run.open(folder / "teacher").config.to_dict()
+        assert len(Run.open(folder / "teacher").metrics()) == 3
+        assert len(Run.open(folder / "student").metrics()) == 2
+        for who, accuracy in (("teacher", result.teacher), ("student", result.student)):
+            certificates = json.loads((folder / who / "certificates.json").read_text())
+            assert tuple(certificates["summary"]["certified"]["float"]) == accuracy.certified
+            assert (certificates["split"], certificates["checksum"]) == ("test", accuracy.checksum)
+            assert (folder / who / "model" / "config.json").is_file()
+        measured = result.measured
+        assert measured.wrong_pseudo_labels is not None
+        assert measured.disagreement.among == measured.wrong_pseudo_labels.among == heading["images"]
+        assert len(result.theorems) == 3
+    assert weights(root / "seed-0/student").keys() == weights(root / "seed-0/teacher").keys()
+
+
+def test_a_finished_pipeline_repeats_nothing(root: Path) -> None:
+    def times() -> dict[Path, int]:
+        files = (file for file in root.rglob("*") if file.is_file() and file != root / "selftraining.json")
+        return {file: file.stat().st_mtime_ns for file in files}
+
+    before = times()
+    done, printed = run(root)
+    assert times() == before
+    assert done == results.read(root / "selftraining.json")
+    assert printed.count("is done already") == 2
+    assert "epoch" not in printed
+
+
+def test_a_lost_result_is_made_from_the_stages_that_are_stored(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(root / "seed-0", path)
+    expected = results.read(path / "selftraining.json")
+    (path / "selftraining.json").unlink()
+    times = {file: file.stat().st_mtime_ns for file in path.rglob("*") if file.parent.name in ("checkpoints", "run")}
+    certificates = (path / "student" / "certificates.json").stat().st_mtime_ns
+    done, printed = run(path, Plan.read(path))
+    assert done == expected
+    assert "epoch" not in printed and "labelling" not in printed
+    assert all(file.stat().st_mtime_ns == time for file, time in times.items())
+    assert (path / "student" / "certificates.json").stat().st_mtime_ns == certificates
+
+
+def test_a_student_is_not_kept_for_other_labels_than_it_learned_from(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(root / "seed-0", path)
+    (path / "selftraining.json").unlink()
+    (path / "pseudo-labels.json").unlink()
+    with pytest.raises(InputError, match="student was trained on pseudo-labels that are gone: delete it"):
+        run(path, Plan.read(path))
+
+
+def test_a_stage_with_other_settings_is_refused(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(root / "seed-0", path)
+    (path / "selftraining.json").unlink()
+    config = path / "teacher" / "config.yaml"
+    config.write_text(config.read_text().replace("epochs: 3", "epochs: 4"))
+    with pytest.raises(InputError, match=r"teacher has other settings than .*selftraining.yaml"):
+        run(path, Plan.read(path))
+
+
+def test_a_directory_that_exists_is_not_touched(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"exists: continue it with --resume {root}"):
+        create(root, PLAN)
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(InputError, match="is no self-training: choose another --out"):
+        create(tmp_path, PLAN)
+    with pytest.raises(InputError, match="holds no self-training"):
+        Plan.read(tmp_path)
+
+
+def accuracy(clean: float) -> CertifiedAccuracy:
+    return CertifiedAccuracy("", clean, (clean / 2,), clean / 4)
+
+
+def seed_result(teacher: float, student: float, hidden: Share | None = None) -> SeedResult:
+    share = Share(1, 4)
+    measured = Measured(share, share, share, share, ball=0.1, wrong_pseudo_labels=hidden)
+    theorems = (Statement("main lemma", None, "It says nothing."),)
+    counts = ImageCounts(10, 4, 4, 8)
+    return SeedResult(3, counts, (36 / 255,), accuracy(teacher), accuracy(student), measured, theorems)
+
+
+def test_mean_and_spread_are_over_seeds_and_differences_within_them() -> None:
+    comparison = Results((seed_result(0.4, 0.5), seed_result(0.6, 0.7))).compare()
+    assert comparison.columns == ("clean", "36/255", "mean radius")
+    assert comparison.mean["difference"] == pytest.approx((0.1, 0.05, 0.025))
+    assert comparison.spread["difference"] == pytest.approx((0, 0, 0))
+    assert comparison.spread["teacher"][0] == pytest.approx(0.02**0.5)
+    assert Results((seed_result(0.4, 0.5),)).compare().spread["student"] == (None, None, None)
+
+
+@pytest.mark.parametrize("hidden", [None, Share(1, 3)])
+def test_results_survive_their_file(hidden: Share | None, tmp_path: Path) -> None:
+    done = Results((seed_result(0.4, 0.5, hidden), seed_result(0.6, 0.7, hidden)))
+    results.write(tmp_path / "selftraining.json", done)
+    assert results.read(tmp_path / "selftraining.json") == done
+
+
+def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
+    """`lotnet selftrain` wrote it when results were untyped."""
+    done = results.read(FORMAT_1)
+    assert [result.seed for result in done.seeds] == [0, 7]
+    assert done.seeds[0].images == ImageCounts(39, 10, 151, 200)
+    assert done.seeds[0].measured.wrong_pseudo_labels == Share(118, 151)
+    results.write(tmp_path / "again.json", done)
+    assert (tmp_path / "again.json").read_text() == FORMAT_1.read_text()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}', '{"format": 1, "seeds": []}', "3"])
+def test_a_damaged_file_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "selftraining.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"is damaged: delete it"):
+        results.read(path)
+
+
+def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "selftraining.json"
+    path.write_text(FORMAT_1.read_text().replace('"format": 1', '"format": 9'))
+    with pytest.raises(InputError, match="has format 9, this lotnet reads 1"):
+        results.read(path)
