@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lotnet.pretrained import names
+from lotnet.pretrained import shipped_names
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,8 +56,8 @@ def test_an_installed_wheel_trains_and_certifies(tmp_path: Path) -> None:
     assert "none broken" in call(lotnet, "attack", "run", "--limit", "5", "--steps", "2", cwd=tmp_path)
     call(lotnet, "export", "run", "--to", "torch", cwd=tmp_path)
     call(lotnet, "pack", "run", "--out", "packed", "--limit", "20", cwd=tmp_path)
-    listed = call(bin_folder / "python", "-c", "import lotnet.pretrained as p; print(p.names())", cwd=tmp_path)
-    assert listed.strip() == str(names())
+    listed = call(bin_folder / "python", "-c", "import lotnet.pretrained as p; print(p.shipped_names())", cwd=tmp_path)
+    assert listed.strip() == str(shipped_names())
     every_verb = "import importlib, lotnet.cli.main as c; [importlib.import_module(m) for m, _ in c.VERBS.values()]"
     call(bin_folder / "python", "-c", every_verb, cwd=tmp_path)
 

@@ -1,12 +1,17 @@
 """lotnet: image classifiers whose predictions come with a proof.
 
-What this module offers is imported when it is first asked for: `lotnet --help` need not wait for PyTorch.
+    model = lotnet.load("lipconvnet5-cifar10")
+    for certificate in lotnet.certify(model, images):
+        print(certificate.prediction, certificate.radius_float)
+
+The names below are imported when they are first used, so that `lotnet --help` does not wait for PyTorch.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lotnet.certification import Certificate, Certificates, certify
     from lotnet.frozen import FrozenModel
     from lotnet.layers import (
         AveragePool,
@@ -22,32 +27,47 @@ if TYPE_CHECKING:
         OrthogonalLinear,
         freeze,
     )
-    from lotnet.parametrizations import LOT
-    from lotnet.pretrained import from_pretrained, load, save_pretrained
+    from lotnet.load_model import load
+    from lotnet.models import ImageSpec, LipConvnet, LipResNet18
+    from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
+    from lotnet.prediction import Prediction, predict
+    from lotnet.pretrained import save_pretrained
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BCOP",
+    "ECO",
     "LOT",
+    "SOC",
     "AveragePool",
+    "Cayley",
     "Centering",
+    "Certificate",
+    "Certificates",
     "ConvexResidual",
     "FrozenModel",
     "Householder",
+    "ImageSpec",
     "InvertibleDownsampling",
+    "LipConvnet",
+    "LipResNet18",
     "MaxMin",
     "MaxPool",
     "Normalize",
     "NormalizedLinear",
     "OrthogonalConv2d",
     "OrthogonalLinear",
+    "Prediction",
+    "Spectral",
+    "certify",
     "freeze",
-    "from_pretrained",
     "load",
+    "predict",
     "save_pretrained",
 ]
-_HOMES = ("layers", "frozen", "parametrizations", "pretrained")
-"""Subpackages that have the names above, each but once."""
+_HOMES = ("layers", "parametrizations", "models", "frozen", "pretrained", "certification", "prediction", "load_model")
+"""Modules that define the names above; each name is in the `__all__` of exactly one."""
 
 
 def __getattr__(name: str) -> Any:
@@ -57,7 +77,7 @@ def __getattr__(name: str) -> Any:
     try:
         return importlib.import_module(f"lotnet.{name}")  # `import lotnet` and then `lotnet.layers`
     except ModuleNotFoundError as error:
-        if error.name != f"lotnet.{name}":  # it is there, and misses something else
+        if error.name != f"lotnet.{name}":  # the module is there, and lacks something else
             raise
         raise AttributeError(f"module 'lotnet' has no attribute {name!r}") from None
 

@@ -2,34 +2,41 @@
 
 import time
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from lotnet.certification.audit import AuditRow, audit
+from lotnet.certification.audit import audit
 from lotnet.certification.certificate import certify
-from lotnet.certification.summary import Summary, summarize, write_certificates
+from lotnet.certification.summary import summarize
 from lotnet.data import Split
+from lotnet.files import writable_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.load_model import LoadedModel, tensors
 from lotnet.pretrained import save_pretrained
 from lotnet.progress import progress_bar
+from lotnet.runs.certificates import FILE, Certification, ImageCertificate, write_certification
 from lotnet.training.precision import evaluating
 
 
 def certify_split(
-    opened: LoadedModel,
+    loaded: LoadedModel,
     name: str,
     split: Split,
     radii: list[float],
     device: torch.device,
     console: Console,
     batch_size: int = 250,
-) -> tuple[Summary, list[AuditRow], dict[str, Any]]:
-    """Certify every image of the split called `name`, and write certificates.json: its summary, audit and heading."""
+    out: Path | None = None,
+) -> Certification:
+    """Certify every image of the split called `name`, and write certificates.json into the model's folder, or `out`.
+
+    For a run, the frozen model and its card are written to `model` beside it: a folder to give away.
+    """
+    out = writable_folder(loaded.folder if out is None else out)  # first: proofs take long
     images, labels = tensors(split)
-    model = opened.model.to(device)
+    model = loaded.model.to(device)
     with progress_bar(console) as progress:
         layers = progress.add_task("proving layers", total=None)
         graph = model.astype(torch.float64).to(device)
@@ -42,21 +49,23 @@ def certify_split(
         done = certify(
             graph, images, labels, batch_size=batch_size, progress=lambda n: progress.update(task, advance=n)
         )
-    summary = summarize(done, radii, opened.classes, images[0].numel())
-    about = {
-        "model": str(opened.folder),
-        "data": opened.data,
-        "split": name,
-        "checksum": model.settings["checksum"],
-        "checkpoint": opened.checkpoint,
-        "evaluation_seconds": _evaluation_seconds(model, images, batch_size),
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
-    }
-    write_certificates(opened.file("certificates.json"), summary, done, rows, about)
-    if opened.run is not None:  # RUN/model is then a folder to give away
-        about_model = {**about, "summary": asdict(summary)}
-        save_pretrained(opened.model, opened.folder / "model", about_model, opened.folder.resolve().name)
-    return summary, rows, about
+    record = Certification(
+        model=str(loaded.folder),
+        data=loaded.data,
+        split=name,
+        checksum=model.settings["checksum"],
+        checkpoint=loaded.checkpoint,
+        evaluation_seconds=_evaluation_seconds(model, images, batch_size),
+        device=str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        summary=summarize(done, radii, loaded.classes, images[0].numel()),
+        audit=rows,
+        images=[ImageCertificate(**asdict(certificate), index=n) for n, certificate in enumerate(done)],
+    )
+    if loaded.run is not None:
+        # The model first: certificates.json says which model it is about, and is believed only if that is there.
+        save_pretrained(loaded.model, out / "model", record, loaded.folder.resolve().name)
+    write_certification(out / FILE, record)
+    return record
 
 
 def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: int) -> float:

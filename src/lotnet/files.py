@@ -39,6 +39,23 @@ def make_folder(path: Path, remedy: str = "choose another") -> None:
         raise InputError(f"cannot make the folder {path} ({error.strerror}): {remedy}") from None
 
 
+def is_writable(folder: Path) -> bool:
+    """Whether a file can be made in the folder. Found out by making one: permissions do not tell about file systems."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def writable_folder(folder: Path) -> Path:
+    """Make the folder unless it is there, and check that a file can be made in it."""
+    make_folder(folder, "choose another with --out")
+    if not is_writable(folder):
+        raise InputError(f"nothing can be written in {folder}: choose another folder with --out")
+    return folder
+
+
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
     """No other process can claim the folder meanwhile; the claim goes with the process, however that ends.

@@ -1,75 +1,103 @@
-"""MODEL on the command line: a run, a folder with a frozen or packed model, or the name of one that lotnet has."""
+"""Load a frozen model by what a person calls it: a shipped name, a run directory or a model folder.
+
+Loading never writes. A run that `lotnet certify` has stored a model of is read from RUN/model; one without is frozen
+in memory, and `LoadedModel.note` says so.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from lotnet.data import Dataset, Split, load, to_unit
+from lotnet.data import Dataset, Split, to_unit
+from lotnet.data import load as load_dataset
 from lotnet.errors import InputError
-from lotnet.files import make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
-from lotnet.pretrained import from_pretrained, names, packed
-from lotnet.pretrained import load as load_shipped
+from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
 from lotnet.runs.data import part_of, with_all_tests
 from lotnet.runs.directory import Run
 
-MODEL = "A run, a folder with a frozen or packed model, or the name of a model that comes with lotnet."
+__all__ = ["LoadedModel", "load", "load_model"]
+
+MODEL = "A run directory, a model folder, or the name of a model that comes with lotnet."
 """For --help."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A frozen model, and where what is found out about it is written."""
+    """A frozen model, with its data set and its run where it has one."""
 
     model: FrozenModel
     folder: Path
-    """Its own, or runs/NAME for one that comes with lotnet; `file` makes it."""
+    """The run directory or model folder; for a shipped model runs/NAME, which need not exist."""
     classes: tuple[str, ...]
     data: str
     """The data set it was trained on."""
-    run: Run | None
+    run: Run | None = None
     checkpoint: str | None = None
-    """`Run.best_digest` of what the model was frozen from."""
-
-    def file(self, name: str) -> Path:
-        """Where to write a file about the model."""
-        make_folder(self.folder, "work in another folder")
-        return self.folder / name
+    """`Run.best_digest` of the checkpoint that the model was frozen from."""
+    note: str | None = None
+    """What a person should know about where the model comes from."""
 
     def split(self, name: str, limit: int | None) -> Split:
+        """The test or training images of the model's data set, or `limit` of them."""
         return part_of(self.dataset(), name, limit)
 
     def dataset(self) -> Dataset:
         if self.run is not None:
             return with_all_tests(self.run.config)
-        return load(self.data, side=self.model.input_shape[-1])
+        return load_dataset(self.data, side=self.model.input_shape[-1])
 
 
-def load_model(text: str) -> LoadedModel:
-    """A run's best checkpoint is frozen anew and written to RUN/model; a frozen one is loaded, checksum and all."""
-    path = Path(text)
+def load(source: str | Path) -> FrozenModel:
+    """Load a frozen model: the name of one that comes with lotnet, a run directory, or a model folder.
+
+    Nothing is written, no code from the folder runs, and no connection is opened.
+
+    >>> import tempfile, lotnet, torch
+    >>> model = lotnet.freeze(torch.nn.Sequential(lotnet.OrthogonalConv2d(1, 2, 3)), image_size=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lotnet.save_pretrained(model, folder)
+    ...     lotnet.load(folder).checksum() == model.checksum()
+    True
+    >>> lotnet.load("resnet-50")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    lotnet.errors.InputError: resnet-50 is neither a run directory, nor a model folder, nor ...
+    """
+    return load_model(source).model
+
+
+def load_model(source: str | Path) -> LoadedModel:
+    """`load`, with what else is known about the model."""
+    path = Path(source)
     if (path / "config.yaml").is_file():
-        run = Run.open(path)
-        images, checkpoint = run.images(), run.best_digest()
-        model = freeze(run.best_model(), (images.channels, images.height, images.width))
-        model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
-        model.save(path / "model")
-        return LoadedModel(model, path, run.classes(), run.config.data.name, run, checkpoint)
-    if (path / "config.json").is_file() or packed.is_packed(path):
-        return _loaded(from_pretrained(path), path)
-    if text in names():
-        return _loaded(load_shipped(text), Path("runs") / text)
-    shipped = f"a model that comes with lotnet ({', '.join(names()) or 'there is none'})"
+        return _from_run(Run.open(path))
+    if is_model_folder(path):
+        return _from_model(load_folder(path), path)
+    if str(source) in shipped_names():
+        return _from_model(load_shipped(str(source)), Path("runs") / source)
+    shipped = f"a model that comes with lotnet ({', '.join(shipped_names()) or 'there is none'})"
     raise InputError(
-        f"{text} is neither a run, nor a frozen model, nor {shipped}: train one with `lotnet train --out {text}`"
+        f"{source} is neither a run directory, nor a model folder, nor {shipped}: train a model with "
+        f"`lotnet train --out {source}`"
     )
 
 
-def _loaded(model: FrozenModel, folder: Path) -> LoadedModel:
+def _from_run(run: Run) -> LoadedModel:
+    model, note = run.frozen_model(), None
+    if model is None:
+        images = run.images()
+        model = freeze(run.best_model(), (images.channels, images.height, images.width))
+        model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
+        note = f"{run.path} holds no frozen model of its best checkpoint: froze it in memory"
+    return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
+
+
+def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
     classes = tuple(model.settings.get("classes", ()))
-    return LoadedModel(model, folder, classes, model.settings.get("data", "digits"), None)
+    return LoadedModel(model, folder, classes, model.settings.get("data", "digits"))
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
@@ -78,6 +106,7 @@ def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def choose_device(name: str) -> torch.device:
+    """The device that `--device` names; `auto` is a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -33,8 +33,11 @@ def _packed(run: Run) -> Packed:
     settings = {
         key: value for key, value in run.config.to_dict().items() if key in ("loss", "optimizer", "trainer", "seed")
     }
-    sessions = run.environment()["sessions"]
-    trained = settings | {"sessions": [{key: s[key] for key in ("commit", "versions", "hardware")} for s in sessions]}
+    sessions = [
+        {"commit": session.commit, "versions": session.versions, "hardware": asdict(session.hardware)}
+        for session in run.environment().sessions
+    ]
+    trained = settings | {"sessions": sessions}
     return pack(run.best_model(), run.config.model, run.images(), run.classes(), run.config.data.name, trained)
 
 

@@ -1,9 +1,7 @@
 """Predictions for people: a label, how sure the network is, and how far the label is proved to hold.
 
-    from lotnet.prediction import predict, read_pictures
-
-    pictures = read_pictures(["cat.png"], model.input_shape)
-    predictions = predict(model, to_unit(torch.stack([picture.pixels for picture in pictures]), torch.float64))
+    [prediction] = lotnet.predict(lotnet.load("lipconvnet5-cifar10"), ["cat.png"])
+    print(prediction.label, prediction.radius)
 
 Invariants:
 
@@ -26,10 +24,12 @@ from torch import Tensor
 
 from lotnet.certification import certify
 from lotnet.certification.formatting import rounded_down
-from lotnet.data import decode
+from lotnet.data import decode, to_unit
 from lotnet.data.images import image_files
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
+
+__all__ = ["Picture", "Prediction", "find_files", "predict", "read_picture", "read_pictures"]
 
 _TURNED = range(2, 9)  # EXIF orientations that are not upright
 _ORIENTATION = 0x0112
@@ -37,7 +37,12 @@ _ORIENTATION = 0x0112
 
 @dataclass(frozen=True)
 class Prediction:
-    """One image's."""
+    """One image's.
+
+    >>> prediction = Prediction("cat", 1, {"dog": 0.0, "cat": 1.0}, radius=0.25)
+    >>> f"{prediction.label}, {prediction.confidence:.2f}, {prediction.radius_255:.1f}/255"
+    'cat, 0.73, 63.7/255'
+    """
 
     label: str
     index: int
@@ -97,13 +102,27 @@ class Picture:
     """What was done to the file's pixels to make the model's input; none: it is exactly what the file holds."""
 
 
-def predict(model: FrozenModel, images: Tensor, *, batch_size: int = 250) -> list[Prediction]:
-    """One prediction for each image, pixels in [0, 1] (b, c, h, w).
+def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int = 250) -> list[Prediction]:
+    """Predict the label of each image, with the radius in which it is proved.
+
+    `images` is one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read as the model's
+    training images were.
 
     Called often, pass `model.astype(torch.float64)`: it keeps what was proved of its layers.
+
+    >>> import lotnet, torch
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch._C.Generator ...>
+    >>> network = torch.nn.Sequential(
+    ...     lotnet.OrthogonalConv2d(1, 4, 3), lotnet.MaxMin(), torch.nn.Flatten(), lotnet.OrthogonalLinear(64, 3)
+    ... )
+    >>> model = lotnet.freeze(network, image_size=4)
+    >>> [prediction] = predict(model, torch.rand(1, 1, 4, 4))
+    >>> prediction.label in ("0", "1", "2"), prediction.radius >= 0
+    (True, True)
     """
     if not isinstance(images, Tensor):
-        raise InputError("images are one tensor (b, c, h, w): stack them with torch.stack")
+        images = _pixels(model, images)
     if not images.isfinite().all():
         raise InputError("some pixels are NaN or infinite: predict images with pixels in [0, 1]")
     graph = model.astype(torch.float64) if isinstance(model, FrozenModel) else model  # certify refuses any other
@@ -117,6 +136,13 @@ def predict(model: FrozenModel, images: Tensor, *, batch_size: int = 250) -> lis
         Prediction(names[c.prediction], c.prediction, dict(zip(names, logits, strict=True)), c.radius_float)
         for c, logits in zip(certificates, rows, strict=True)
     ]
+
+
+def _pixels(model: FrozenModel, files: Sequence[str | Path]) -> Tensor:
+    if isinstance(files, str | Path) or not all(isinstance(file, str | Path) for file in files):
+        raise InputError("images are one tensor (b, c, h, w) or a list of image files: stack tensors with torch.stack")
+    pictures = read_pictures(find_files(files), model.input_shape)
+    return to_unit(torch.stack([picture.pixels for picture in pictures]), torch.float64)
 
 
 def class_names(model: FrozenModel, count: int) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Variants of an ablation: their settings, their rows in the paper, their runs, and the file of the results."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from lotnet.errors import InputError
 from lotnet.models import ImageSpec
 from lotnet.paper import ablation_runs
 from lotnet.paper import tables as paper
-from lotnet.paper.ablation_runs import AblationResult, Variant, finish, paper_row, run_variants
+from lotnet.paper.ablation_runs import Variant, finish, paper_row, run_variants
 from lotnet.paper.ablations import ABLATIONS, BASE, PAPER_RECIPE
 from lotnet.runs.directory import Run
 from lotnet.training.signals import Interrupted
@@ -80,13 +81,13 @@ def test_a_file_of_the_first_version_opens_and_survives(tmp_path: Path) -> None:
         ablation_runs.write(tmp_path / "again.json", written)
         assert ablation_runs.read(tmp_path / "again.json") == written
     ablation_runs.write(tmp_path / "again.json", result)
-    assert (tmp_path / "again.json").read_text() == FORMAT_1.read_text()
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(FORMAT_1.read_text())
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "is damaged: delete it"),
+        ("{", "is damaged .*: delete it"),
         ("[]", "is damaged"),
         ('{"format": 1}', "is damaged"),
         ('{"format": 7}', "format 7"),
@@ -97,4 +98,3 @@ def test_a_damaged_file_is_refused(content: str, words: str, tmp_path: Path) -> 
     path.write_text(content)
     with pytest.raises(InputError, match=words):
         ablation_runs.read(path)
-    assert AblationResult("a", "b", ()).to_dict()["format"] == 1

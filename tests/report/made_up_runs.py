@@ -44,8 +44,13 @@ def made_up_run(path: Path, labels: torch.Tensor, seed: int = 0, scale: float = 
         "radii": RADII,
         "certified": dict.fromkeys(CLAIMS, certified),
         "mean_radius": {claim: float(np.where(right, radii, 0).mean()) for claim in CLAIMS},
+        "linf_mean_radius": 0.01,
+        "l1_mean_radius": 0.1,
+        "curve": {"radius": [0.0], "certified": [float(right.mean())]},
+        "classes": [],
         "lipschitz_bound": 3.98,
         "precision": "float64",
+        "not_finite": 0,
     }
     certificates = {
         "format": 1,
@@ -66,7 +71,13 @@ def made_up_run(path: Path, labels: torch.Tensor, seed: int = 0, scale: float = 
             {"name": "model.1", "kind": "Kernel", "lipschitz_bound": 1.0, "orthogonality_error": 2e-6, "seconds": 1.2},
         ],
         "images": [
-            {"index": n, "prediction": int(p), "label": int(y), "margin": 5 * r, "radius_float": r}
+            {
+                "index": n,
+                "prediction": int(p),
+                "label": int(y),
+                "margin": 5 * r,
+                **{f"radius_{claim}": r for claim in CLAIMS},
+            }
             for n, (p, y, r) in enumerate(zip(predictions, truth, radii.tolist(), strict=True))
         ],
     }
@@ -80,8 +91,9 @@ def made_up_run(path: Path, labels: torch.Tensor, seed: int = 0, scale: float = 
     }
     environment = {
         "format": 1,
+        "data": "cifar10",
         "classes": NAMES,
-        "images": {"channels": 3, "height": 8, "width": 8},
+        "images": {"channels": 3, "height": 8, "width": 8, "classes": 10, "mean": [0.5, 0.5, 0.5], "std": 0.25},
         "parameters": 1234567,
         "sessions": [session],
     }

@@ -175,7 +175,7 @@ def test_bad_input_is_one_sentence(pictures: Split, tmp_path: Path, capsys) -> N
     assert "make a page for each" in sentence(run, other)
     (other / "certificates.json").write_text(json.dumps(certificates))
     environment = read(other, "environment.json")
-    larger = environment | {"images": {"channels": 3, "height": 16, "width": 16}}
+    larger = environment | {"images": environment["images"] | {"height": 16, "width": 16}}
     (other / "environment.json").write_text(json.dumps(larger))
     assert "3 x 16 x 16" in sentence(run, other)
     (other / "environment.json").write_text(json.dumps(environment))
@@ -183,7 +183,10 @@ def test_bad_input_is_one_sentence(pictures: Split, tmp_path: Path, capsys) -> N
     (run / "checkpoints" / "best.safetensors").write_bytes(b"later weights")
     known = read(run)
     (run / "certificates.json").write_text(json.dumps(known | {"checkpoint": "of earlier weights"}))
-    assert f"went on after it was certified: make its certificates again with `lotnet certify {run}`" in sentence(run)
+    assert (
+        f"was trained further after it was certified: make its certificates again with `lotnet certify {run}`"
+        in sentence(run)
+    )
     (run / "certificates.json").write_text(json.dumps(known))
     for broken in ({"format": 9}, {"images": []}, {"summary": {}}, {"audit": [{}]}, {"checksum": None}):
         (other / "certificates.json").write_text(json.dumps(certificates | broken))

@@ -28,7 +28,12 @@ _U = unit_roundoff(torch.float64)
 
 @dataclass(frozen=True)
 class Certificate:
-    """One image's."""
+    """One image's.
+
+    >>> certificate = Certificate(3, 3, margin=0.5, radius_plain=0.2, radius_real=0.199, radius_float=0.198)
+    >>> certificate.prediction == certificate.label and certificate.radius_float > 36 / 255
+    True
+    """
 
     prediction: int
     label: int | None
@@ -40,7 +45,19 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Those of a whole set, one tensor for each field, and what they rest on."""
+    """Those of a whole set, one tensor for each field, and what they rest on.
+
+    >>> import lotnet
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch._C.Generator ...>
+    >>> network = torch.nn.Sequential(
+    ...     lotnet.OrthogonalConv2d(1, 4, 3), lotnet.MaxMin(), torch.nn.Flatten(), lotnet.OrthogonalLinear(64, 3)
+    ... )
+    >>> model = lotnet.freeze(network, image_size=4)
+    >>> certificates = certify(model, torch.rand(5, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1]))
+    >>> 0 <= certificates.accuracy(36 / 255) <= certificates.accuracy() <= 1
+    True
+    """
 
     predictions: Tensor
     labels: Tensor | None
@@ -90,7 +107,19 @@ def certify(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
-    """Certificates of images with pixels in [0, 1] (b, c, h, w), by the float64 graph of a frozen model."""
+    """Certificates of images with pixels in [0, 1] (b, c, h, w), by the float64 graph of a frozen model.
+
+    >>> import lotnet
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch._C.Generator ...>
+    >>> network = torch.nn.Sequential(
+    ...     lotnet.OrthogonalConv2d(1, 4, 3), lotnet.MaxMin(), torch.nn.Flatten(), lotnet.OrthogonalLinear(64, 3)
+    ... )
+    >>> model = lotnet.freeze(network, image_size=4)
+    >>> certificates = certify(model, torch.rand(5, 1, 4, 4))
+    >>> len(certificates), all(certificate.radius_float >= 0 for certificate in certificates)
+    (5, True)
+    """
     if batch_size < 1:
         raise InputError(f"a batch holds at least one image, not {batch_size}: give a larger batch_size")
     _check(model, images, labels)

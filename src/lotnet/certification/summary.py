@@ -1,25 +1,30 @@
-"""What a set of certificates says in a table, and the file it is kept in."""
+"""The summary of a set of certificates: accuracies, mean radii, curve and classes."""
 
-import json
 import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
-from lotnet.certification.audit import AuditRow
 from lotnet.certification.certificate import Certificates, Claim
-from lotnet.files import atomic_write
 
-FORMAT = 1
 CLAIMS: tuple[Claim, ...] = ("plain", "real", "float")
 _CURVE_POINTS = 101
 
 
 @dataclass(frozen=True)
+class ClassSummary:
+    """Accuracies of the images of one class."""
+
+    name: str
+    images: int
+    clean: float
+    certified: list[float]
+    """By claim B, at each radius of the summary."""
+
+
+@dataclass(frozen=True)
 class Summary:
-    """Accuracies in [0, 1]; radii in l2 of pixels in [0, 1], largest first-class citizen: claim B."""
+    """Accuracies in [0, 1]; radii in l2 of pixels in [0, 1]."""
 
     images: int
     clean: float
@@ -34,8 +39,7 @@ class Summary:
     """Implied by claim B: so does the l1 ball of radius r."""
     curve: dict[str, list[float]]
     """`radius`, and claim B's certified accuracy at it."""
-    classes: list[dict[str, Any]]
-    """For each class: name, images, clean, and claim B's certified accuracy at each of `radii`."""
+    classes: list[ClassSummary]
     lipschitz_bound: float
     precision: str
     not_finite: int
@@ -54,9 +58,7 @@ def summarize(certificates: Certificates, radii: list[float], class_names: tuple
         mine = certificates.labels == n
         count = max(1, int(mine.sum()))
         at = [int((mine & right & (certificates.radii["float"] > r)).sum()) / count for r in radii]
-        classes.append(
-            {"name": name, "images": int(mine.sum()), "clean": int((mine & right).sum()) / count, "certified": at}
-        )
+        classes.append(ClassSummary(name, int(mine.sum()), int((mine & right).sum()) / count, at))
     return Summary(
         images=len(certificates),
         clean=certificates.accuracy(),
@@ -71,13 +73,3 @@ def summarize(certificates: Certificates, radii: list[float], class_names: tuple
         precision=certificates.precision,
         not_finite=certificates.not_finite,
     )
-
-
-def write_certificates(
-    path: Path, summary: Summary, certificates: Certificates, audit: list[AuditRow], about: dict[str, Any]
-) -> None:
-    """`certificates.json`: a summary, the audit, and one object for each image, each image on a line of its own."""
-    head = {"format": FORMAT, **about, "summary": asdict(summary), "audit": [asdict(row) for row in audit]}
-    images = ",\n  ".join(json.dumps({"index": n, **asdict(c)}) for n, c in enumerate(certificates))
-    text = json.dumps(head, indent=1).removesuffix("\n}") + f',\n "images": [\n  {images}\n ]\n}}\n'
-    atomic_write(path, text.encode())

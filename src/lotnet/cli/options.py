@@ -1,9 +1,51 @@
 """Checks and displays that several verbs share."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from lotnet.errors import InputError
+from lotnet.files import is_writable, make_folder
+from lotnet.load_model import LoadedModel, load_model
+
+OUT = "by default in the run or model folder or, where nothing can be written there, in the current folder."
+"""The end of the help line of --out."""
+
+
+def open_model(source: str, console: Console) -> LoadedModel:
+    """Load a model, and say it if the model had to be frozen first."""
+    loaded = load_model(source)
+    if loaded.note is not None:
+        say(console, loaded.note)
+    return loaded
+
+
+def output_file(out: str | None, folder: Path, name: str) -> Path:
+    """The file that a verb writes: `out`, else `name` in the folder, else FOLDER-NAME in the current folder."""
+    if out is not None:
+        if Path(out).is_dir():
+            raise InputError(f"{out} is a folder: name a file in it, as in --out {Path(out) / name}")
+        return Path(out)
+    place = output_folder(None, folder)
+    return place / (name if place == folder else f"{folder.resolve().name}-{name}")
+
+
+def output_folder(out: str | None, folder: Path) -> Path:
+    """The folder that a verb writes into: `out`, else `folder`, else the current folder."""
+    if out is not None:
+        return Path(out)
+    try:
+        make_folder(folder)
+    except InputError:
+        return Path()
+    return folder if is_writable(folder) else Path()
+
+
+def say(console: Console, line: str) -> None:
+    """Print a line as it is: not wrapped, no colours guessed, no markup."""
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def check_split(name: str) -> None:

@@ -20,14 +20,28 @@ Start = Literal["identity", "random", "quasi-residual"]
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """What a model is built for: images of channels x height x width in [0, 1], and how to normalise them."""
+    """What a network is built for: the images' shape, the number of classes, and how to normalise pixels in [0, 1].
+
+    `ModelConfig.build` turns settings and an `ImageSpec` into a module:
+
+    >>> from lotnet import LipConvnet
+    >>> network = LipConvnet(depth=5, channels=4).build(ImageSpec(3, 32, 32, classes=10))
+    >>> type(network).__name__
+    'Sequential'
+    """
 
     channels: int
     height: int
     width: int
     classes: int
-    mean: tuple[float, ...]
-    std: float
+    mean: tuple[float, ...] = ()
+    """Mean of each channel over the training images; by default 0.5 for each."""
+    std: float = 0.25
+    """One standard deviation for all channels, so that normalization scales every direction alike."""
+
+    def __post_init__(self) -> None:
+        if not self.mean:
+            object.__setattr__(self, "mean", (0.5,) * self.channels)
 
 
 @dataclass(frozen=True)

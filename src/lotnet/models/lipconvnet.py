@@ -14,6 +14,12 @@ class LipConvnet(ModelConfig):
     """Up to five stages of depth/5 layers (convolution + activation); a stage's last layer halves the side and doubles
     the channels, and the very last has a 1 x 1 kernel. Layers that are neither first nor last in their stage are
     averaged with their input, so there are none of these in depths 5 and 10.
+
+    >>> import torch
+    >>> from lotnet import ImageSpec
+    >>> network = LipConvnet(depth=10, channels=8).build(ImageSpec(3, 32, 32, classes=10))
+    >>> network(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
     depth: int = 5

@@ -11,7 +11,14 @@ from lotnet.models.base import ImageSpec, ModelConfig
 
 @dataclass(frozen=True)
 class LipResNet18(ModelConfig):
-    """ResNet-18 with orthogonal convolutions, residuals taken as averages, and batch norms of scale one."""
+    """ResNet-18 with orthogonal convolutions, residuals taken as averages, and batch norms of scale one.
+
+    >>> import torch
+    >>> from lotnet import ImageSpec
+    >>> network = LipResNet18(channels=4).build(ImageSpec(3, 32, 32, classes=10))
+    >>> network(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
 
     channels: int = 64
     """Channels of the first stage; three more double them."""

@@ -7,10 +7,8 @@ Invariants:
 * `read(path)` returns what `write(path, result)` was given.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -18,11 +16,11 @@ from rich.console import Console
 from lotnet.certify_run import certify_split
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
 from lotnet.load_model import load_model
 from lotnet.paper import results
 from lotnet.paper.ablations import Ablation
 from lotnet.paper.tables import Overrides, Row
+from lotnet.records import read_record, write_record
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
 from lotnet.training.evaluate import RADII
@@ -66,11 +64,6 @@ class VariantResult:
     train_seconds: float
     paper: Row | None
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> "VariantResult":
-        paper = None if content["paper"] is None else Row(**content["paper"])
-        return VariantResult(**{**content, "paper": paper})
-
 
 @dataclass(frozen=True)
 class AblationResult:
@@ -80,29 +73,13 @@ class AblationResult:
     about: str
     variants: tuple[VariantResult, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The content of ablation.json."""
-        return {"format": FORMAT, **asdict(self)}
-
 
 def write(path: Path, result: AblationResult) -> None:
-    atomic_write(path, json.dumps(result.to_dict(), indent=1).encode())
+    write_record(path, result, FORMAT)
 
 
 def read(path: Path) -> AblationResult:
-    remedy = "delete it, and `lotnet ablate` writes it again"
-    try:
-        content = json.loads(path.read_text())
-        found = content.pop("format")
-        if found != FORMAT:
-            raise InputError(f"{path} has format {found}, this lotnet reads {FORMAT}: {remedy}")
-        return AblationResult(
-            **{**content, "variants": tuple(VariantResult.from_dict(variant) for variant in content["variants"])}
-        )
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path} is damaged: {remedy}") from None
+    return read_record(AblationResult, path, "delete it, and `lotnet ablate` writes it again")
 
 
 def paper_row(ablation: Ablation, config: RunConfig) -> Row | None:

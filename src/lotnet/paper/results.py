@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lotnet.certification.plain import in_255ths
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
@@ -14,6 +13,7 @@ from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, EPOCHS, Row, rows
 from lotnet.runs.directory import Run
+from lotnet.runs.metrics import best_epoch
 
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
@@ -53,39 +53,30 @@ class Result:
 def collect(run_path: Path, name: str) -> Result:
     """The result of a run that was trained to its end and certified on its test images."""
     run = Run.open(run_path)
-    try:
-        certificates = json.loads((run_path / "certificates.json").read_text())
-    except (OSError, ValueError):
-        raise InputError(f"{run_path} has no certificates yet: make them with `lotnet certify {run_path}`") from None
-    run.check_certified(certificates)
-    if certificates["split"] != "test" or certificates["summary"]["radii"] != [36 / 255, 72 / 255, 108 / 255]:
+    certification = run.certification()
+    if certification.split != "test" or certification.summary.radii != [36 / 255, 72 / 255, 108 / 255]:
         raise InputError(
             f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
         )
     environment, metrics = run.environment(), run.metrics()
     return Result(
         name=name,
-        command=command_of(environment["sessions"][0]["command"]),
+        command=command_of(environment.sessions[0].command),
         config=run.config.to_dict(),
         sessions=[
-            {key: s[key] for key in ("started", "commit", "versions", "hardware")} for s in environment["sessions"]
+            {"started": s.started, "commit": s.commit, "versions": s.versions, "hardware": asdict(s.hardware)}
+            for s in environment.sessions
         ],
-        parameters=environment["parameters"],
+        parameters=environment.parameters,
         epochs=len(metrics),
         best_epoch=best_epoch(metrics, run.config.trainer.radius),
-        train_seconds=round(sum(record["seconds"] for record in metrics), 1),
-        evaluation_seconds=round(certificates["evaluation_seconds"], 3),
-        evaluation_device=certificates["device"],
-        checksum=certificates["checksum"],
-        summary=certificates["summary"],
-        audit=certificates["audit"],
+        train_seconds=round(sum(record.seconds for record in metrics), 1),
+        evaluation_seconds=round(certification.evaluation_seconds, 3),
+        evaluation_device=certification.device,
+        checksum=certification.checksum,
+        summary=asdict(certification.summary),
+        audit=[asdict(row) for row in certification.audit],
     )
-
-
-def best_epoch(metrics: list[dict[str, Any]], radius: float) -> int:
-    """The epoch that was kept: the last with the highest accuracy certified at `trainer.radius` in validation."""
-    name = in_255ths(radius)
-    return max(metrics, key=lambda record: (record["certified"][name], record["epoch"]))["epoch"]
 
 
 def save(result: Result, folder: Path) -> Path:

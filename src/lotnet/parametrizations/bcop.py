@@ -23,6 +23,12 @@ class BCOP(Parametrization):
     The weight holds c x c sources, c the larger number of channels: the matrix, then a row and a column
     projector for each step. Their polar factors count, and of a projector's the first columns, which it
     projects on. Ranks alternate between `c // 2` and `c - c // 2`, so that a step can undo the one before.
+
+    >>> import torch
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=BCOP())
+    >>> layer(torch.randn(2, 4, 8, 8)).shape
+    torch.Size([2, 4, 8, 8])
     """
 
     def weight_shape(self, out_channels: int, in_channels: int, kernel_size: int) -> tuple[int, ...]:

@@ -24,6 +24,12 @@ class Cayley(Parametrization):
     Wide matrices go through their adjoint. The operator depends on the kernel's scale; the published code
     multiplies the normalised kernel by a learned number, which a free kernel contains already. Only where
     `||A||_F` would exceed 512 is the transfer matrix scaled down: the solution would lose its digits.
+
+    >>> import torch
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=Cayley())
+    >>> layer(torch.randn(2, 4, 8, 8)).shape
+    torch.Size([2, 4, 8, 8])
     """
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:

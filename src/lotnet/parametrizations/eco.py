@@ -19,6 +19,12 @@ class ECO(Parametrization):
     f mod k of the kernel: all are orthogonal. Only there: zeros around the image would ask for frequencies in
     between, where the norm exceeds one. So `zeros` appends zeros below and right up to the next multiple of
     k, convolves that image periodically, and crops; where the sides are multiples already, it is `circular`.
+
+    >>> import torch
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=ECO())
+    >>> layer(torch.randn(2, 4, 8, 8)).shape
+    torch.Size([2, 4, 8, 8])
     """
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:

@@ -32,6 +32,12 @@ class SOC(Parametrization):
     `s` the smallest spectral norm of the four unfoldings of the skew kernel into matrices. The norm of
     the convolution is at most `k s`, hence `||A|| <= 0.7 k`. That code takes `s` from stale power iterates,
     which are lower bounds; here it is an upper bound by Gram squaring, a few percent too large.
+
+    >>> import torch
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=SOC(terms=6))
+    >>> layer(torch.randn(2, 4, 8, 8)).shape
+    torch.Size([2, 4, 8, 8])
     """
 
     terms: int = 5

@@ -17,6 +17,12 @@ class Spectral(Parametrization):
 
     The norm is exact, the largest over the frequencies of the periodic grid. An image with zeros around it is
     part of that grid, so the same number bounds its convolution.
+
+    >>> import torch
+    >>> from lotnet import OrthogonalConv2d
+    >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=Spectral())
+    >>> layer(torch.randn(2, 4, 8, 8)).shape
+    torch.Size([2, 4, 8, 8])
     """
 
     orthogonal = False

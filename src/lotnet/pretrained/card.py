@@ -27,7 +27,7 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
         certificates=certificates,
         identity=f"Checksum of stages and tensors: `{model.settings['checksum']}`.",
         more=[],
-        loading=f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path",
+        loading=f"model = lotnet.load({json.dumps(name)})  # this folder's path",
         files="`model.safetensors` holds the numbers and `config.json` the structure. There is no pickle: loading runs "
         "no code, and refuses tensors that do not match the checksum.",
     )
@@ -52,7 +52,7 @@ def packed_card(
         identity=f"SHA-256 of the kernels: `{sha256}`.",
         more=["## How it was trained", _trained(trained)],
         loading=f"model = lotnet.load({json.dumps(name)})  # where it came with lotnet; or\n"
-        f"model = lotnet.from_pretrained({json.dumps(name)})  # this folder's path",
+        f"model = lotnet.load({json.dumps(name)})  # this folder's path",
         files="`kernels.safetensors` holds the free kernels in half precision and `packed.json` how to build the "
         "network: loading orthogonalises them anew, in float64, and the table above is of the network that this gives. "
         "There is no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",

@@ -1,26 +1,25 @@
 """Folders that explain themselves: a frozen model beside a model card that says what is proved of it."""
 
-import json
-from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.pretrained.card import CARD, frozen_card
+from lotnet.runs.certificates import Certification, read_certification
 
 
 def save_pretrained(
     model: FrozenModel,
     folder: str | Path,
-    certificates: str | Path | Mapping[str, Any] | None = None,
+    certificates: str | Path | Certification | None = None,
     name: str | None = None,
 ) -> None:
     """`model.safetensors`, `config.json` and the card, `README.md`, each written whole.
 
-    `certificates` is what `lotnet certify` wrote about this very model, a certificates.json or its content; without it
-    the card claims nothing. `name` is the card's title, by default the folder's name.
+    `certificates` is what `lotnet certify` wrote about this very model: certificates.json or the record in it. Without
+    it the card claims nothing. `name` is the card's title, by default the folder's name.
 
     >>> import tempfile, lotnet, torch
     >>> from pathlib import Path
@@ -35,24 +34,18 @@ def save_pretrained(
             f"a {type(model).__name__} cannot be saved: freeze it first with lotnet.freeze(model, image_size)"
         )
     found = _read(certificates)
-    if found is not None and found.get("checksum") != model.settings["checksum"]:
+    if found is not None and found.checksum != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
-    card = frozen_card(model, name or Path(folder).resolve().name, found)  # first: a folder without it explains nothing
+    about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "data": found.data}
+    card = frozen_card(model, name or Path(folder).resolve().name, about)  # first: a folder without it explains nothing
     make_folder(Path(folder))
     model.save(folder)
     atomic_write(Path(folder) / CARD, card.encode())
 
 
-def _read(certificates: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    if certificates is None:
-        return None
-    content: Any = certificates
-    if not isinstance(certificates, Mapping):
-        try:
-            content = json.loads(Path(certificates).read_text())
-        except (OSError, ValueError):
-            content = None
-    if not isinstance(content, Mapping) or "summary" not in content:
-        given = "this dict" if isinstance(certificates, Mapping) else certificates
-        raise InputError(f"{given} holds no certificates: `lotnet certify RUN` writes RUN/certificates.json")
-    return content
+def _read(certificates: str | Path | Certification | None) -> Certification | None:
+    if certificates is None or isinstance(certificates, Certification):
+        return certificates
+    if not isinstance(certificates, str | Path):
+        raise InputError(f"a {type(certificates).__name__} holds no certificates: pass the path of a certificates.json")
+    return read_certification(Path(certificates), "pass what `lotnet certify` wrote, RUN/certificates.json")

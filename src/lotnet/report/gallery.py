@@ -62,7 +62,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
     """The cards of each kind, most extreme first. `runs` is the number of runs on the page."""
     if len(run) > len(split):
         raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
-    places = part_places(run.certificates["split"], len(split), len(run)).numpy()
+    places = part_places(run.certification.split, len(split), len(run)).numpy()
     if not np.array_equal(split.labels.numpy()[places], run.labels):
         raise InputError(f"the certificates of {run.name} are about other images than its data: certify it again")
     neighbours = _neighbours(run, split, places)
@@ -109,22 +109,22 @@ def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> d
 
 
 def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Neighbour]:
-    """What `lotnet attack` found, by place in the certificates. An attack may have seen fewer images, or more."""
-    if run.attacks is None or run.attacks["images"] > len(split):
+    """Adversarial examples of `lotnet attack`, by index in the certificates. It may have used fewer images, or more."""
+    if run.attacks is None or run.attacks.images > len(split):
         return {}
     order = {int(place): n for n, place in enumerate(places)}
-    attacked_places = part_places(run.certificates["split"], len(split), run.attacks["images"])
+    attacked_places = part_places(run.certification.split, len(split), run.attacks.images)
     found = {}
-    for example in run.attacks["nearest"]:
-        place = int(attacked_places[example["index"]])
-        pixels, image = example["perturbed"].astype(np.float64), split.images[place].numpy()
+    for example in run.attacks.nearest:
+        place = int(attacked_places[example.index])
+        pixels, image = example.pixels().astype(np.float64), split.images[place].numpy()
         # An attack on the other split had other images at these indices, so the stored distances do not match.
         same = pixels.size == image.size and np.isclose(
-            np.linalg.norm(pixels - image.flatten() / 255), example["distance"], rtol=1e-6
+            np.linalg.norm(pixels - image.flatten() / 255), example.distance, rtol=1e-6
         )
         if same and place in order:
             picture = _png(np.rint(255 * pixels).astype(np.uint8).reshape(image.shape))
-            found[order[place]] = Neighbour(picture, run.classes[example["after"]], example["distance"])
+            found[order[place]] = Neighbour(picture, run.classes[example.after], example.distance)
     return found
 
 

@@ -48,7 +48,7 @@ def render(runs: list[RunData], split: Split | None, radius: float) -> str:
         models=[_model(run) for run in runs],
         radius=radius,
         steps=steps,
-        presets=sorted({0.0, radius, *runs[0].certificates["summary"]["radii"]}),
+        presets=sorted({0.0, radius, *runs[0].certification.summary.radii}),
         classes=[[_by_class(run, label, radius) for run in runs] for label in range(len(runs[0].classes))],
         charts=charts,
         cards=cards,
@@ -118,19 +118,19 @@ def _curve(runs: list[RunData], steps: int) -> Chart:
 
 def _training_charts(runs: list[RunData]) -> list[Chart]:
     radius = in_255ths(runs[0].config.trainer.radius)
-    epochs = float(max(record["epoch"] for run in runs for record in run.metrics))
+    epochs = float(max(record.epoch for run in runs for record in run.metrics))
     wanted = {
-        "loss": ("Training loss", lambda record: record["loss"]),
-        "clean": ("Clean accuracy, validation", lambda record: record["clean"]),
+        "loss": ("Training loss", lambda record: record.loss),
+        "clean": ("Clean accuracy, validation", lambda record: record.clean),
         "certified": (
             f"Certified at {radius}, validation",
-            lambda record: record["certified"].get(radius, math.nan),
+            lambda record: record.certified.get(radius, math.nan),
         ),
     }
     made = []
     for key, (title, value) in wanted.items():
         lines = [
-            (slot, run.name, [(float(record["epoch"]), float(value(record))) for record in run.metrics])
+            (slot, run.name, [(float(record.epoch), float(value(record))) for record in run.metrics])
             for slot, run in enumerate(runs)
         ]
         made.append(chart(key, title, "Epoch", lines, x_range=(0.0, epochs), percent=key != "loss"))

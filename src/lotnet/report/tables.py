@@ -4,13 +4,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lotnet.certification.certificate import Claim
 from lotnet.certification.formatting import rounded_down, rounded_up
 from lotnet.certification.plain import in_255ths
-from lotnet.paper.results import best_epoch
+from lotnet.paper.results import command_of
 from lotnet.paper.tables import EPOCHS
 from lotnet.report.collect import RunData
+from lotnet.runs.metrics import best_epoch
 
-CLAIMS = {
+CLAIMS: dict[Claim, str] = {
     "float": "Claim B: the float64 program",
     "real": "Claim A: the real function",
     "plain": "Standard certificate, nothing proved",
@@ -41,13 +43,13 @@ class Table:
 
 def comparison(runs: list[RunData]) -> Table:
     """Every run; the paper's row if there is one, and the difference in percentage points."""
-    radii = runs[0].certificates["summary"]["radii"]
+    radii = runs[0].certification.summary.radii
     table = Table(
         "Certified accuracy by claim B", ["Run", "Clean", *map(in_255ths, radii), "Mean radius", "Parameters", "Epochs"]
     )
     for slot, run in enumerate(runs):
         shares = [run.clean, *(run.certified(radius) for radius in radii)]
-        last = [str(rounded_down(run.mean_radius, 4)), f"{run.environment['parameters']:,}", str(len(run.metrics))]
+        last = [str(rounded_down(run.mean_radius, 4)), f"{run.environment.parameters:,}", str(len(run.metrics))]
         table.rows.append(Row([run.name, *map(percent, shares), *last], slot))
         if run.paper is None:
             continue
@@ -62,11 +64,11 @@ def comparison(runs: list[RunData]) -> Table:
 
 
 def claims(run: RunData, slot: int) -> Table:
-    summary = run.certificates["summary"]
-    table = Table(run.name, ["Certificate", *map(in_255ths, summary["radii"]), "Mean radius"])
+    summary = run.certification.summary
+    table = Table(run.name, ["Certificate", *map(in_255ths, summary.radii), "Mean radius"])
     for claim, title in CLAIMS.items():
-        shares = map(percent, summary["certified"][claim])
-        table.rows.append(Row([title, *shares, str(rounded_down(summary["mean_radius"][claim], 6))], slot))
+        shares = map(percent, summary.certified[claim])
+        table.rows.append(Row([title, *shares, str(rounded_down(summary.mean_radius[claim], 6))], slot))
     return table
 
 
@@ -87,17 +89,17 @@ def attacks(runs: list[RunData]) -> Table | None:
     for slot, run in enumerate(runs):
         if (found := run.attacks) is None:
             continue
-        attacked = {name: percent(share) for name, share in found["attacked"].items()}
-        l2, linf = in_255ths(found["radius"]), in_255ths(found["linf_radius"])
+        attacked = {name: percent(share) for name, share in found.attacked.items()}
+        l2, linf = in_255ths(found.radius), in_255ths(found.linf_radius)
         cells = [
             run.name,
-            f"{found['images']:,}",
-            percent(found["clean"]),
+            f"{found.images:,}",
+            percent(found.clean),
             *(f"{attacked[name]} at {l2}" if name in attacked else "" for name in ("pgd_l2", "autoattack_l2")),
-            f"{percent(found['certified'])} at {l2}",
+            f"{percent(found.certified)} at {l2}",
             f"{attacked['pgd_linf']} at {linf}" if "pgd_linf" in attacked else "",
-            f"{found['checked']:,}",
-            str(found["counterexamples"]),
+            f"{found.checked:,}",
+            str(len(found.counterexamples)),
         ]
         table.rows.append(Row(cells, slot))
     used = [n for n in range(len(head)) if any(row.cells[n] for row in table.rows)]
@@ -110,19 +112,19 @@ def training(runs: list[RunData]) -> Table:
     table = Table("Epochs", ["Run", "Epoch", "Loss", "Clean", f"Certified at {radius}", "Time so far"])
     for slot, run in enumerate(runs):
         best = best_epoch(run.metrics, run.config.trainer.radius)
-        epochs = {"first": run.metrics[0]["epoch"], "best": best, "last": run.metrics[-1]["epoch"]}
+        epochs = {"first": run.metrics[0].epoch, "best": best, "last": run.metrics[-1].epoch}
         seconds = 0.0
         for record in run.metrics:
-            seconds += record["seconds"]
-            names = [name for name, epoch in epochs.items() if epoch == record["epoch"]]
+            seconds += record.seconds
+            names = [name for name, epoch in epochs.items() if epoch == record.epoch]
             if not names:
                 continue
-            certified = record["certified"].get(radius)
-            shares = [percent(record["clean"]), "" if certified is None else percent(certified)]
+            certified = record.certified.get(radius)
+            shares = [percent(record.clean), "" if certified is None else percent(certified)]
             cells = [
                 f"{run.name}, {' and '.join(names)}",
-                str(record["epoch"]),
-                f"{record['loss']:.4g}",
+                str(record.epoch),
+                f"{record.loss:.4g}",
                 *shares,
                 duration(seconds),
             ]
@@ -132,11 +134,11 @@ def training(runs: list[RunData]) -> Table:
 
 def audit(run: RunData, slot: int) -> Table:
     table = Table(run.name, ["Layer", "Proved bound", "Orthogonality error", "Proof"])
-    for row in run.certificates["audit"]:
-        error = row["orthogonality_error"]
-        cells = [f"{row['name'].removeprefix('model.')} {row['kind']}", rounded_up(row["lipschitz_bound"])]
-        table.rows.append(Row([*cells, "" if error is None else f"{error:.1e}", f"{row['seconds']:.2f} s"]))
-    total = run.certificates["summary"]["lipschitz_bound"]
+    for row in run.certification.audit:
+        error = row.orthogonality_error
+        cells = [f"{row.name.removeprefix('model.')} {row.kind}", rounded_up(row.lipschitz_bound)]
+        table.rows.append(Row([*cells, "" if error is None else f"{error:.1e}", f"{row.seconds:.2f} s"]))
+    total = run.certification.summary.lipschitz_bound
     table.rows.append(Row(["All features, in pixels", rounded_up(total), "", ""], slot, "total"))
     return table
 
@@ -172,21 +174,21 @@ def _side_by_side(caption: str, runs: list[RunData], columns: list[dict[str, str
 
 
 def _provenance(run: RunData) -> dict[str, str]:
-    session, certificates = run.session, run.certificates
-    hardware = session["hardware"]
+    session, certification = run.session, run.certification
+    hardware = session.hardware
     return {
-        "Command": session["command"],
-        "Commit": session["commit"] or "not known: an installed package",
+        "Command": command_of(session.command),
+        "Commit": session.commit or "not known: an installed package",
         "Seed": str(run.config.seed),
-        "Started": session["started"].replace("T", " "),
-        "Sessions": str(len(run.environment["sessions"])),
-        "Trained on": f"{hardware['device']}, processes: {hardware['processes']}",
-        "Processor": f"{hardware['processor']}, {hardware['cores']} cores",
-        "Training time": duration(sum(record["seconds"] for record in run.metrics)),
-        "Versions": ", ".join(f"{name} {version}" for name, version in session["versions"].items() if version),
-        "Certified on": f"{len(run):,} {certificates['split']} images, {certificates['device']}",
-        "Evaluation": f"{certificates['evaluation_seconds']:.2f} s for all images, float32, {certificates['device']}",
-        "Model checksum": certificates["checksum"],
+        "Started": session.started.replace("T", " "),
+        "Sessions": str(len(run.environment.sessions)),
+        "Trained on": f"{hardware.device}, processes: {hardware.processes}",
+        "Processor": f"{hardware.processor}, {hardware.cores} cores",
+        "Training time": duration(sum(record.seconds for record in run.metrics)),
+        "Versions": ", ".join(f"{name} {version}" for name, version in session.versions.items() if version),
+        "Certified on": f"{len(run):,} {certification.split} images, {certification.device}",
+        "Evaluation": f"{certification.evaluation_seconds:.2f} s for all images, float32, {certification.device}",
+        "Model checksum": certification.checksum,
     }
 
 

@@ -4,31 +4,26 @@ Invariants: `config.yaml` alone repeats the run; every file carries a format ver
 renamed, so a process killed at any moment leaves a directory that `--resume` can continue.
 """
 
-import dataclasses
-import datetime
 import hashlib
-import json
-import os
-import platform
 import shutil
-import subprocess
-import sys
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import nn
 
 from lotnet.config import RunConfig
 from lotnet.data import Dataset
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, exclusive_lock, make_folder
+from lotnet.frozen.model import FrozenModel
 from lotnet.models import ImageSpec
+from lotnet.records import read_record, write_record
+from lotnet.runs.certificates import FILE as CERTIFICATES
+from lotnet.runs.certificates import Certification, read_certification
 from lotnet.runs.checkpoint import Checkpoints, DamagedError, part, read
 from lotnet.runs.data import image_spec
+from lotnet.runs.environment import FORMAT, Environment, Session
+from lotnet.runs.metrics import EpochMetrics, MetricsFile
 
-FORMAT = 1
 _PARTS = (
     "config.yaml",
     "environment.json",
@@ -50,8 +45,9 @@ class Run:
         self.path = path
         self.config = config
         self.checkpoints = Checkpoints(path / "checkpoints")
-        self._metrics = path / "metrics.jsonl"
-        self._environment = path / "environment.json"
+        self.metrics_file = MetricsFile(path / "metrics.jsonl")
+        self.environment_file = path / "environment.json"
+        self.certificates_file = path / CERTIFICATES
 
     @staticmethod
     def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
@@ -71,12 +67,11 @@ class Run:
 
     def images(self) -> ImageSpec:
         """What the model was built for, known without the data."""
-        stored = self.environment()["images"]
-        return ImageSpec(**{**stored, "mean": tuple(stored["mean"])})
+        return self.environment().images
 
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the logits."""
-        return tuple(self.environment()["classes"])
+        return self.environment().classes
 
     def best_model(self) -> nn.Sequential:
         """The model with the weights of the best checkpoint, in `eval()` mode on the CPU."""
@@ -97,18 +92,6 @@ class Run:
             return None
         return hashlib.sha256(self.checkpoints.best.read_bytes()).hexdigest()
 
-    def check_certified(self, certificates: dict[str, Any]) -> None:
-        """Refuse certificates of weights that training has replaced since.
-
-        Without the weights, as in a run that was copied without its checkpoints, there is nothing to compare.
-        """
-        known, now = certificates.get("checkpoint"), self.best_digest()
-        if None not in (known, now) and known != now:
-            raise InputError(
-                f"the training of {self.path} went on after it was certified: make its certificates again with "
-                f"`lotnet certify {self.path}`"
-            )
-
     def is_finished(self) -> bool:
         """Whether the last epoch was trained and saved."""
         try:
@@ -117,81 +100,58 @@ class Run:
             return False
         return position.epoch == self.config.trainer.epochs
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """One record for each epoch that was finished."""
-        text = self._metrics.read_text() if self._metrics.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
+    def metrics(self) -> list[EpochMetrics]:
+        """One record for each finished epoch."""
+        return self.metrics_file.read()
 
-    def add_metrics(self, record: dict[str, Any]) -> int:
-        """Append one epoch; returns the length of the file in bytes."""
-        before = self._metrics.read_bytes() if self._metrics.exists() else b""
-        content = before + json.dumps({"format": FORMAT, **record}).encode() + b"\n"
-        atomic_write(self._metrics, content)
-        return len(content)
+    def note_session(self, dataset: Dataset, parameters: int, session: Session, finished: bool = False) -> None:
+        """Record where this part of the run is trained. Refuses data that have changed since the run was started.
 
-    def cut_metrics(self, length: int) -> None:
-        """Forget epochs finished after the checkpoint that is resumed: they come again."""
-        if self._metrics.exists():
-            atomic_write(self._metrics, self._metrics.read_bytes()[:length])
-
-    def note_session(
-        self, dataset: Dataset, parameters: int, device: str, world_size: int, finished: bool = False
-    ) -> None:
-        """Record where this training, or this part of it, takes place. Refuses data that have changed since.
-
-        Where it is `finished` nothing takes place any more, and only a record that is lost is written again.
+        Once the run is finished nothing is trained any more: only a record that was lost is written again.
         """
-        built_for = dataclasses.asdict(image_spec(dataset))
-        known: dict[str, Any] = {"sessions": []}
-        if self._environment.exists():
+        images = image_spec(dataset)
+        earlier: tuple[Session, ...] = ()
+        if self.environment_file.exists():
             known = self.environment()
-            if ImageSpec(**known["images"]) != ImageSpec(**json.loads(json.dumps(built_for))):
+            if known.images != images:
                 raise InputError(
                     f"the images of {dataset.name} are not those that {self.path} was started with: put them back, or "
                     "start a new run"
                 )
             if finished:
                 return
-        session = {
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": sys.argv,
-            "commit": _commit(),
-            "versions": {"python": platform.python_version()}
-            | {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
-            | {"cuda": torch.version.cuda},
-            "hardware": {
-                "machine": platform.machine(),
-                "processor": _processor(),
-                "cores": os.cpu_count(),
-                "threads": torch.get_num_threads(),
-                "device": torch.cuda.get_device_name() if device.startswith("cuda") else device,
-                "processes": world_size,
-            },
-        }
-        content = {
-            "format": FORMAT,
-            "data": dataset.name,
-            "classes": list(dataset.classes),
-            "images": built_for,
-            "parameters": parameters,
-            "sessions": [*known["sessions"], session],
-        }
-        atomic_write(self._environment, json.dumps(content, indent=1).encode())
+            earlier = known.sessions
+        record = Environment(dataset.name, tuple(dataset.classes), images, parameters, (*earlier, session))
+        write_record(self.environment_file, record, FORMAT)
 
-    def environment(self) -> dict[str, Any]:
-        """What the run was made with and for, one record for each session."""
-        try:
-            known = json.loads(self._environment.read_text())
-        except (OSError, ValueError):
+    def environment(self) -> Environment:
+        """What the run was built for, and one record for each session."""
+        remedy = f"delete it if it is there, and `lotnet train --resume {self.path}` writes it again"
+        return read_record(Environment, self.environment_file, remedy)
+
+    def certification(self) -> Certification:
+        """The certificates of the best checkpoint. Refuses those of weights that training has replaced since."""
+        certify = f"`lotnet certify {self.path}`"
+        if not self.certificates_file.exists():
+            raise InputError(f"{self.path} has no certificates yet: make them with {certify}")
+        found = read_certification(self.certificates_file, f"make it again with {certify}")
+        now = self.best_digest()
+        # Without the weights, as in a run that was copied without its checkpoints, there is nothing to compare.
+        if None not in (found.checkpoint, now) and found.checkpoint != now:
             raise InputError(
-                f"{self._environment} is missing or damaged: resume the run (`lotnet train --resume {self.path}`) "
-                "after deleting it, and it is written again"
-            ) from None
-        if known.get("format") != FORMAT:
-            raise InputError(
-                f"{self._environment} has format {known.get('format')}, this lotnet reads {FORMAT}: train again"
+                f"{self.path} was trained further after it was certified: make its certificates again with {certify}"
             )
-        return known
+        return found
+
+    def frozen_model(self) -> FrozenModel | None:
+        """The model that `certify` stored in RUN/model, if it was frozen from the present best checkpoint."""
+        try:
+            known = self.certification()
+            model = FrozenModel.load(self.path / "model")
+        except InputError:  # not certified yet, or trained further, or damaged: it is frozen again
+            return None
+        same = known.checkpoint == self.best_digest() and known.checksum == model.settings["checksum"]
+        return model if same else None
 
 
 def fresh_path(recipe: str, folder: Path = Path("runs")) -> Path:
@@ -223,23 +183,3 @@ def _make_room(path: Path, overwrite: bool) -> None:
                 shutil.rmtree(victim)
             else:
                 victim.unlink(missing_ok=True)
-
-
-def _commit() -> str | None:
-    """Of the checkout lotnet runs from, marked if it has changes; none for an installed wheel."""
-    if "site-packages" in Path(__file__).parts:
-        return None
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -7,7 +7,6 @@ Invariants:
   interrupted training run from its last checkpoint, and ends with the same bits as one that was never interrupted.
 """
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,8 @@ from lotnet.data import Dataset
 from lotnet.errors import InputError
 from lotnet.load_model import LoadedModel, load_model
 from lotnet.progress import progress_bar
+from lotnet.runs.certificates import FILE as CERTIFICATES
+from lotnet.runs.certificates import read_certification
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels, results
@@ -162,9 +163,9 @@ class Stages:
     def certify(self, loaded: LoadedModel) -> CertifiedAccuracy:
         """Certify the test images, unless certificates.json has the same images, radii and network already."""
         test, checksum = loaded.split("test", self.plan.training.limit), loaded.model.settings["checksum"]
-        summary = _stored_summary(loaded.folder / "certificates.json", checksum, len(test))
+        summary = _stored_summary(loaded.folder / CERTIFICATES, checksum, len(test))
         if summary is None:
-            summary, _, _ = certify_split(loaded, "test", test, list(RADII), self.fabric.device, self.console)
+            summary = certify_split(loaded, "test", test, list(RADII), self.fabric.device, self.console).summary
         return CertifiedAccuracy.of(summary, checksum)
 
     def _say(self, line: str) -> None:
@@ -193,12 +194,11 @@ def _check(plan: Plan, parts: Parts) -> None:
 def _stored_summary(path: Path, checksum: str, images: int) -> Summary | None:
     """The summary in a certificates.json about this network and the test images; None if there is no such file."""
     try:
-        content = json.loads(path.read_text())
-        summary = Summary(**content["summary"])
-        found = (content["checksum"], content["split"], summary.radii, summary.images)
-    except (OSError, ValueError, KeyError, TypeError):
+        stored = read_certification(path, "")
+    except InputError:
         return None
-    return summary if found == (checksum, "test", list(RADII), images) else None
+    found = (stored.checksum, stored.split, stored.summary.radii, stored.summary.images)
+    return stored.summary if found == (checksum, "test", list(RADII), images) else None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lotnet.certification.plain import in_255ths
-from lotnet.training.evaluate import Accuracy
+from lotnet.runs.metrics import EpochMetrics
 
 
 class Display:
@@ -56,21 +56,22 @@ class Display:
         name, text = f"epoch {epoch + 1}/{self._epochs}", f"{rate:.3g} steps/s, loss {loss:.3f}{self._scores}"
         self._bar.update(self._task, description=name, completed=done, text=text)
 
-    def epoch(self, record: dict[str, Any], accuracy: Accuracy, radius: float) -> None:
-        certified, done = accuracy.certified[radius], record["step"]
-        self._scores = f", acc {accuracy.clean:.1%}, cert {certified:.1%}"
+    def epoch(self, record: EpochMetrics, radius: float) -> None:
+        """Show a finished epoch, with the accuracy certified at `radius`."""
+        certified, done = record.certified[in_255ths(radius)], record.step
+        self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
         if self._speak and not self._console.is_terminal:
             self._console.print(
-                f"epoch {record['epoch']}/{self._epochs}  loss {record['loss']:.4f}  validation accuracy "
-                f"{accuracy.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record['seconds']:.1f} s",
+                f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}  validation accuracy "
+                f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s",
                 soft_wrap=True,
                 highlight=False,
             )
         if self._curves:
-            self._curves.add_scalar("train/loss", record["loss"], done)
-            self._curves.add_scalar("train/lr", record["lr"], done)
-            self._curves.add_scalar("validation/clean", accuracy.clean, done)
-            for name, value in record["certified"].items():
+            self._curves.add_scalar("train/loss", record.loss, done)
+            self._curves.add_scalar("train/lr", record.lr, done)
+            self._curves.add_scalar("validation/clean", record.clean, done)
+            for name, value in record.certified.items():
                 self._curves.add_scalar(f"validation/certified at {name}", value, done)
 
 

@@ -10,7 +10,6 @@ Invariants:
 """
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -22,6 +21,8 @@ from lotnet.models import parameter_count
 from lotnet.runs.checkpoint import Best
 from lotnet.runs.data import image_spec
 from lotnet.runs.directory import Run
+from lotnet.runs.environment import Session
+from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.background import Background
 from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, over_processes
@@ -52,7 +53,8 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:
         finished = state.epoch == trainer.epochs
-        run.note_session(dataset, parameter_count(model), str(fabric.device), fabric.world_size, finished)
+        session = Session.here(str(fabric.device), fabric.world_size)
+        run.note_session(dataset, parameter_count(model), session, finished)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps
     radii = tuple(sorted({*RADII, trainer.radius}))
@@ -81,22 +83,23 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
 
             largest = step.largest_singular_value()
             accuracy = evaluate(step.evaluated, validation, radii, fabric)
-            record: dict[str, Any] = {
-                "epoch": epoch + 1,
-                "step": (epoch + 1) * steps,
-                "loss": float(over_processes(fabric, state.loss, "mean")) / steps,
-                "lr": learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
-                **accuracy.to_dict(),
-                **({} if largest is None else {"largest_singular_value": largest}),
-                "seconds": round(state.elapsed(), 3),
-            }
+            record = EpochMetrics(
+                epoch=epoch + 1,
+                step=(epoch + 1) * steps,
+                loss=float(over_processes(fabric, state.loss, "mean")) / steps,
+                lr=learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
+                clean=accuracy.clean,
+                certified=accuracy.by_name(),
+                largest_singular_value=largest,
+                seconds=round(state.elapsed(), 3),
+            )
             better = state.finish_epoch(accuracy.certified[trainer.radius])
             if fabric.is_global_zero:
                 if better:
                     saver.save_best(state)
-                state.metrics_bytes = run.add_metrics(record)
+                state.metrics_bytes = run.metrics_file.append(record)
             saver.save(state)
-            display.epoch(record, accuracy, trainer.radius)
+            display.epoch(record, trainer.radius)
     assert state.best is not None
     return state.best
 

@@ -105,5 +105,5 @@ def resume(run: Run, step: TrainingStep, fabric: Fabric, console: Console) -> Tr
         state.epoch, state.step, state.best = position.epoch, position.step, position.best
         state.metrics_bytes = position.metrics_bytes
     if fabric.is_global_zero:
-        run.cut_metrics(state.metrics_bytes)
+        run.metrics_file.truncate(state.metrics_bytes)
     return state

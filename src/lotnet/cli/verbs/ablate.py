@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         return 128 + stopped.signal
     result = ablation_runs.read(path)
     if options.json:
-        print(json.dumps({"written": str(path), **result.to_dict()}))
+        print(json.dumps({"written": str(path), **asdict(result)}))
         return 0
     _show(console, result)
     console.print(f"Written to {path}", soft_wrap=True, highlight=False)

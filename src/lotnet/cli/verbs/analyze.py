@@ -13,10 +13,10 @@ from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import load_networks
 from lotnet.arguments import Parser, nearest
 from lotnet.cli import analysis_tables as tables
-from lotnet.cli.options import check_counts, check_split
+from lotnet.cli.options import check_counts, check_split, open_model, output_folder, say
 from lotnet.errors import InputError
 from lotnet.files import make_folder
-from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.load_model import MODEL, choose_device
 
 
 def main(arguments: list[str]) -> int:
@@ -96,7 +96,7 @@ def _tightness(arguments: list[str]) -> int:
     device = choose_device(options.device)
     if len(set(options.models)) < len(options.models):
         raise InputError("a model is named twice: name each once")
-    loaded = {name: load_model(name) for name in options.models}
+    loaded = {name: open_model(name, Console(stderr=options.json)) for name in options.models}
     subjects = {
         name: tightness.Subject(model.model.to(device), model.split(options.split, options.limit))
         for name, model in loaded.items()
@@ -127,7 +127,10 @@ def _add_shared(parser: Parser, several: bool = True) -> None:
 
 def _add_common(parser: Parser) -> None:
     parser.add_argument(
-        "--out", type=str | None, default=None, help="Folder; by default `analysis` in the folder of the first run."
+        "--out",
+        type=str | None,
+        default=None,
+        help="Folder; by default `analysis` in the first run or, if nothing can be written there, the current folder.",
     )
     parser.add_common("device", "json")
 
@@ -135,7 +138,7 @@ def _add_common(parser: Parser) -> None:
 def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sentence: str = "") -> int:
     """Write the files, by default into the folder of the first run, and print the results."""
     console = Console(stderr=options.json)
-    folder = first / "analysis" if options.out is None else Path(options.out)
+    folder = output_folder(options.out, first / "analysis")
     make_folder(folder, "choose another --out")
     written = [str(path) for path in files.write(folder)]
     if not any(path.endswith(".png") for path in written):
@@ -146,7 +149,7 @@ def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sente
     console.print(table)
     for line in (sentence, f"Written: {', '.join(written)}"):
         if line:
-            console.print(line, soft_wrap=True, highlight=False)
+            say(console, line)
     return 0
 
 

@@ -9,12 +9,12 @@ from rich.table import Table
 
 from lotnet.arguments import Parser
 from lotnet.attacks import PGD_LINF, AttackReport, AttackSettings, attack_report, linf_accuracy, require_auto_attack
-from lotnet.cli.options import check_counts, check_split, parse_radius
+from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
-from lotnet.load_model import MODEL, LoadedModel, choose_device, load_model, tensors
+from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper import results
 from lotnet.progress import progress_bar
+from lotnet.runs.attacks import FILE, write_attacks
 
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
         default=None,
         help="linf: only the l-infinity attack, for one model or several, beside the paper's rows.",
     )
+    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
     parser.add_argument("--split", type=str, default="test", help="test or train.")
     parser.add_argument("--radius", type=str, default="36/255", help="Of the l2 attacks.")
     parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
     if options.table is not None:
         if options.autoattack:
             raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
+        if options.out is not None:
+            raise InputError("--table linf writes no file: leave --out out, or print the table with --json")
         return _linf_table(options)
     if len(options.models) > 1:
         raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
@@ -51,7 +54,8 @@ def main(arguments: list[str]) -> int:
         require_auto_attack()
     console = Console(stderr=options.json)
     device = choose_device(options.device)
-    opened = load_model(options.models[0])
+    opened = open_model(options.models[0], console)
+    path = output_file(options.out, opened.folder, FILE)  # first: attacks take long
     images, labels = tensors(opened.split(options.split, options.limit))
     report = attack_report(
         opened.model.to(device),
@@ -68,13 +72,12 @@ def main(arguments: list[str]) -> int:
         ),
         progress=lambda stage: console.print(f"{stage} ...", highlight=False),
     )
-    path = opened.file("attacks.json")
-    atomic_write(path, json.dumps({"format": 1, "data": opened.data, **report.to_dict()}, indent=1).encode())
+    write_attacks(path, report, opened.data)
     if options.json:
         print(json.dumps({"written": str(path), "data": opened.data, **report.without_pixels()}))
     else:
         _show(console, report, options.radius, options.linf)
-        console.print(f"Written to {path}", soft_wrap=True, highlight=False)
+        say(console, f"Written to {path}")
     return BROKEN if report.counterexamples else 0
 
 
@@ -83,7 +86,7 @@ def _linf_table(options: Any) -> int:
     console, device = Console(stderr=options.json), choose_device(options.device)
     radius = parse_radius(options.linf)
     comparable = (radius, options.split) == (8 / 255, "test")
-    opened = [load_model(name) for name in options.models]
+    opened = [open_model(name, console) for name in options.models]
     splits = [item.split(options.split, options.limit) for item in opened]
     rows: list[dict[str, Any]] = []
     with progress_bar(console) as progress:
@@ -127,7 +130,7 @@ def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:
     """Of the paper's table of l-infinity attacks; a frozen model does not know how it was trained, so it has none."""
     if opened.run is None:
         return None
-    command = results.command_of(opened.run.environment()["sessions"][0]["command"])
+    command = results.command_of(opened.run.environment().sessions[0].command)
     row = results.row_of_run(opened.run.config, command, "pgd-linf")
     return None if row is None else asdict(row)
 
@@ -144,4 +147,4 @@ def _show(console: Console, report: AttackReport, radius: str, linf: str) -> Non
         return
     console.print(f"{len(report.counterexamples)} CERTIFICATES BROKEN. This is a bug in lotnet: please report it.")
     for example in report.counterexamples[:5]:
-        console.print(str(example), soft_wrap=True, highlight=False, markup=False)
+        say(console, str(example))

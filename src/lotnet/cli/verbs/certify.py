@@ -2,18 +2,21 @@
 
 import json
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from lotnet.arguments import Parser
-from lotnet.certification.audit import AuditRow
 from lotnet.certification.formatting import rounded_down, rounded_up
-from lotnet.certification.summary import CLAIMS, Summary
+from lotnet.certification.summary import CLAIMS
 from lotnet.certify_run import certify_split
-from lotnet.cli.options import check_counts, check_split, parse_radius
+from lotnet.cli.options import check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.runs.certificates import FILE, Certification
+
+_HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
+"""Fields of the record that --json prints beside the summary."""
 
 _TITLES = {
     "plain": "plain (literature)",
@@ -29,6 +32,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--radii", type=str, nargs="+", default=["36/255", "72/255", "108/255"], help="Radii of the table."
     )
+    parser.add_argument(
+        "--out", type=str | None, default=None, help="Folder for certificates.json; by default the run or model folder."
+    )
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
@@ -37,19 +43,21 @@ def main(arguments: list[str]) -> int:
     radii = [parse_radius(text) for text in options.radii]
     console = Console(stderr=options.json)
     device = choose_device(options.device)
-    opened = load_model(options.model)
-    split = opened.split(options.split, options.limit)
-    summary, rows, about = certify_split(opened, options.split, split, radii, device, console, options.batch_size)
-    path = opened.file("certificates.json")
+    loaded = load_model(options.model)
+    out = Path(options.out) if options.out else loaded.folder
+    split = loaded.split(options.split, options.limit)
+    record = certify_split(loaded, options.split, split, radii, device, console, options.batch_size, out)
     if options.json:
-        print(json.dumps({"written": str(path), **about, "summary": asdict(summary)}))
+        about = {name: getattr(record, name) for name in _HEADING}
+        print(json.dumps({"written": str(out / FILE), **about, "summary": asdict(record.summary)}))
         return 0
-    _show(console, summary, options.radii, rows, about["evaluation_seconds"])
-    console.print(f"One certificate for each image: {path}", soft_wrap=True, highlight=False)
+    _show(console, record, options.radii)
+    say(console, f"One certificate for each image: {out / FILE}")
     return 0
 
 
-def _show(console: Console, summary: Summary, names: list[str], rows: list[AuditRow], seconds: float) -> None:
+def _show(console: Console, record: Certification, names: list[str]) -> None:
+    summary = record.summary
     table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
         table.add_column(heading, justify="left" if heading == "certificate" else "right")
@@ -62,23 +70,23 @@ def _show(console: Console, summary: Summary, names: list[str], rows: list[Audit
         for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
             table.add_column(heading, justify="left" if heading == "class" else "right")
         for item in summary.classes:
-            shares = (f"{share:.1%}" for share in (item["clean"], *item["certified"]))
-            table.add_row(item["name"], str(item["images"]), *shares)
+            shares = (f"{share:.1%}" for share in (item.clean, *item.certified))
+            table.add_row(item.name, str(item.images), *shares)
         console.print(table)
     table = Table(title="Layers: proved bound of the largest singular value of the stored tensors")
     for heading in ("layer", "kind", "bound", "orthogonality error", "seconds"):
         table.add_column(heading, justify="left" if heading in ("layer", "kind") else "right")
-    for row in rows:
+    for row in record.audit:
         error = "" if row.orthogonality_error is None else f"{row.orthogonality_error:.1e}"
         table.add_row(row.name, row.kind, rounded_up(row.lipschitz_bound, 9), error, f"{row.seconds:.2f}")
     console.print(table)
-    notes: list[Any] = [
+    notes = [
         f"Lipschitz bound of the features, in pixels: {rounded_up(summary.lipschitz_bound, 6)}",
         f"Implied mean radii: l-infinity {rounded_down(summary.linf_mean_radius, 5)}, "
         f"l1 {rounded_down(summary.l1_mean_radius, 4)}",
-        f"Evaluation of all images by the float32 model: {seconds:.2f} s",
+        f"Evaluation of all images by the float32 model: {record.evaluation_seconds:.2f} s",
     ]
     if summary.not_finite:
         notes.append(f"{summary.not_finite} images have NaN or infinite pixels: their radius is 0")
     for note in notes:
-        console.print(note, soft_wrap=True, highlight=False)
+        say(console, note)

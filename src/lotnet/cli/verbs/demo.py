@@ -3,11 +3,12 @@
 from rich.console import Console
 
 from lotnet.arguments import Parser
+from lotnet.cli.options import open_model, say
 from lotnet.data import to_unit
 from lotnet.demo.answers import Answers
 from lotnet.demo.server import Example, Server, is_loopback
 from lotnet.errors import InputError
-from lotnet.load_model import MODEL, LoadedModel, choose_device, load_model
+from lotnet.load_model import MODEL, LoadedModel, choose_device
 from lotnet.prediction import class_names
 
 _EXAMPLES = 8
@@ -26,17 +27,17 @@ def main(arguments: list[str]) -> int:
     device = choose_device(options.device)
     with Server(options.host, options.port) as server:  # first: what takes long should not end at a taken port
         with console.status("freezing the model and proving its layers"):
-            opened = load_model(options.model)
+            opened = open_model(options.model, console)
             answers = Answers(opened.model.to(device))
             answers.warm_up()
         if not is_loopback(options.host):
-            _say(console, "Everyone who can reach this machine can use the page: it asks for no password.")
-        _say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
+            say(console, "Everyone who can reach this machine can use the page: it asks for no password.")
+        say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
         about = {"model": options.model, "data": opened.data, "input_shape": list(opened.model.input_shape)}
         try:
             server.show(answers, about, _examples(opened))
         except KeyboardInterrupt:
-            _say(console, "Stopped.")
+            say(console, "Stopped.")
     return 0
 
 
@@ -49,7 +50,3 @@ def _examples(opened: LoadedModel) -> list[Example]:
     classes = class_names(opened.model, int(test.labels.max()) + 1)
     first = [int((test.labels == label).nonzero()[0]) for label in test.labels.unique()[:_EXAMPLES]]
     return [Example(classes[int(test.labels[n])], to_unit(test.images[n])) for n in first]
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, soft_wrap=True, highlight=False)

@@ -1,16 +1,16 @@
 """`lotnet export`."""
 
 import json
-from pathlib import Path
 from typing import Literal
 
 import torch
 from rich.console import Console
 
 from lotnet.arguments import Parser
+from lotnet.cli.options import OUT, open_model, output_file, say
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export
-from lotnet.load_model import MODEL, LoadedModel, load_model, tensors
+from lotnet.load_model import MODEL, LoadedModel, tensors
 
 _TEST_IMAGES = 50
 
@@ -19,19 +19,16 @@ def main(arguments: list[str]) -> int:
     parser = Parser("lotnet export", "One file that needs no lotnet: images in, logits and a radius out.")
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--to", type=Literal["onnx", "torch"], default="onnx", help="ONNX, or a torch.export archive.")
-    parser.add_argument("--out", type=str | None, default=None, help="The file; by default beside the model.")
+    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
     parser.add_argument(
         "--precision", type=Literal["float32", "float64"], default="float32", help="float64 carries claim A."
     )
     parser.add_common("json")
     options = parser.read(arguments)
     console = Console(stderr=options.json)
-    if options.out is not None and Path(options.out).is_dir():
-        example = Path(options.out) / f"model{SUFFIX[options.to]}"
-        raise InputError(f"{options.out} is a folder: name a file in it, as in --out {example}")
-    opened = load_model(options.model)
+    opened = open_model(options.model, console)
     name = "model" if options.precision == "float32" else "model-float64"
-    path = options.out or opened.file(f"{name}{SUFFIX[options.to]}")
+    path = output_file(options.out, opened.folder, f"{name}{SUFFIX[options.to]}")
     images = _test_images(opened)
     done = export(opened.model, path, options.to, options.precision, images)
     about = {
@@ -51,7 +48,7 @@ def main(arguments: list[str]) -> int:
         f"Loaded again and run on {done.checked} images ({source}): at most {done.difference:.1e} from PyTorch.",
         f"Claim {done.metadata['claim']}.",
     ):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        say(console, line)
     return 0
 
 

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from lotnet.arguments import Parser
 from lotnet.certification.formatting import rounded_down
-from lotnet.cli.options import check_counts
+from lotnet.cli.options import check_counts, open_model, say
 from lotnet.data import to_unit
-from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.load_model import MODEL, choose_device
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures
 
 _SHOWN = 5
@@ -26,7 +26,8 @@ def main(arguments: list[str]) -> int:
     check_counts(options, batch_size=1)
     device = choose_device(options.device)
     files = find_files(options.images)
-    opened = load_model(options.model)
+    console = Console(stderr=options.json)
+    opened = open_model(options.model, console)
     # All files are read before the first answer: a damaged one is an error, not the end of half a list.
     pictures = read_pictures(files, opened.model.input_shape)
     graph = opened.model.astype(torch.float64).to(device)
@@ -41,9 +42,8 @@ def main(arguments: list[str]) -> int:
         images = [{"image": p.name, "changes": list(p.changes), **found.to_dict()} for p, found in pairs]
         print(json.dumps({"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}))
         return 0
-    console = Console()
     for picture, prediction in pairs:
-        console.print(_text(picture, prediction), soft_wrap=True, highlight=False, markup=False)
+        say(console, _text(picture, prediction))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lotnet.arguments import Parser
-from lotnet.cli.options import parse_radius
+from lotnet.cli.options import OUT, output_file, parse_radius, say
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
@@ -17,9 +17,7 @@ from lotnet.runs.data import with_all_tests
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet report", "One page about certified runs that opens offline, in any browser.")
     parser.add_argument("runs", type=str, nargs="+", help="Certified runs; several are compared.")
-    parser.add_argument(
-        "--out", type=str | None, default=None, help="The file; by default report.html in the first run."
-    )
+    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
     parser.add_argument("--radius", type=str, default="36/255", help="Where the slider starts.")
     parser.add_common("json")
     options = parser.read(arguments)
@@ -28,19 +26,15 @@ def main(arguments: list[str]) -> int:
     runs = collect(paths)
     split, missing = _images(runs[0])
     page = render(runs, split, radius).encode()
-    path = Path(options.out) if options.out else paths[0] / "report.html"
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file, as in --out {path / 'report.html'}")
+    path = output_file(options.out, paths[0], "report.html")
     atomic_write(path, page)
     if options.json:
         print(json.dumps({"written": str(path), "bytes": len(page), "images": split is not None}))
         return 0
     console = Console()
-    console.print(
-        f"Written to {path}: {len(page) / 1e6:.1f} MB, open it in a browser.", soft_wrap=True, highlight=False
-    )
+    say(console, f"Written to {path}: {len(page) / 1e6:.1f} MB, open it in a browser.")
     if missing:
-        console.print(f"Without images: {missing}", soft_wrap=True, highlight=False, markup=False)
+        say(console, f"Without images: {missing}")
     return 0
 
 
@@ -50,4 +44,4 @@ def _images(run: RunData) -> tuple[Split | None, str]:
         dataset = with_all_tests(run.config)
     except InputError as error:
         return None, str(error)
-    return (dataset.train if run.certificates["split"] == "train" else dataset.test), ""
+    return (dataset.train if run.certification.split == "train" else dataset.test), ""

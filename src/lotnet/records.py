@@ -1,0 +1,142 @@
+"""JSON files as frozen dataclasses: what is read has the types that are written down, or is refused.
+
+Each file of a run directory is one dataclass. `read_record` and `write_record` are the only way in and out:
+
+* a file carries its format version; an unknown one is refused by name;
+* every value has its field's type: numbers are numbers, not text or booleans, and no key is missing or unknown;
+* a file is written whole and renamed.
+"""
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+
+T = TypeVar("T")
+
+
+class WrongType(ValueError):
+    """A value that does not have its field's type."""
+
+
+def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] = (1,)) -> T:
+    """Read the record in a JSON file. `remedy` ends the sentence about a file that is missing or damaged."""
+    return parse_record(kind, read_text(path, remedy), str(path), remedy, formats)
+
+
+def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
+    """Read a record from JSON text. `source` is what an error calls it."""
+    try:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise WrongType("it is not a JSON object")
+        if "format" not in content:
+            raise WrongType("it has no format version")
+        found = content.pop("format")
+    except WrongType as error:
+        raise InputError(f"{source} is damaged ({error}): {remedy}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{source} is damaged (it is not JSON): {remedy}") from None
+    if found not in formats:
+        known = " and ".join(map(str, formats))
+        raise InputError(f"{source} has format {found!r}, this lotnet reads {known}: {remedy}")
+    try:
+        return convert(kind, content)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise InputError(f"{source} is damaged ({error}): {remedy}") from None
+
+
+def write_record(path: Path, record: Any, version: int = 1, indent: int | None = 1) -> None:
+    """Write a dataclass as JSON, with its format version first."""
+    content = {"format": version, **dataclasses.asdict(record)}
+    atomic_write(path, (json.dumps(content, indent=indent) + "\n").encode())
+
+
+def read_text(path: Path, remedy: str) -> str:
+    """The text of a file, or one sentence that says why there is none."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror}): {remedy}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is damaged (it is not text): {remedy}") from None
+
+
+def convert(kind: Any, value: Any, name: str = "it") -> Any:
+    """`value`, as JSON gives it, as an instance of the annotation `kind`; `WrongType` if it is none."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, value, name)
+    if origin in (Union, types.UnionType):
+        return _union(inner, value, name)
+    if origin is Literal:
+        return _expect(value if value in inner else None, value in inner, name, f"one of {', '.join(map(str, inner))}")
+    if origin in (list, tuple):
+        _expect(value, isinstance(value, list | tuple), name, "a list")
+        return origin(convert(inner[0], item, f"{name}[{n}]") for n, item in enumerate(value))
+    if origin is dict:
+        _expect(value, isinstance(value, Mapping), name, "an object")
+        return {convert(inner[0], key, name): convert(inner[1], item, f"{name}.{key}") for key, item in value.items()}
+    return _scalar(kind, value, name)
+
+
+def _dataclass(kind: Any, value: Any, name: str) -> Any:
+    _expect(value, isinstance(value, Mapping), name, "an object")
+    fields = {item.name: item for item in dataclasses.fields(kind)}
+    prefix = "" if name == "it" else f"{name}."
+    for key in value:
+        if key not in fields:
+            raise WrongType(f"{prefix}{key} is unknown")
+    hints = _hints(kind)
+    found = {}
+    for key, item in fields.items():
+        if key in value:
+            found[key] = convert(hints[key], value[key], f"{prefix}{key}")
+        elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+            raise WrongType(f"{prefix}{key} is missing")
+    return kind(**found)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)  # slow, and a file may have thousands of records of one kind
+
+
+def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None
+    problem: WrongType | None = None
+    for kind in kinds:
+        if kind is not types.NoneType:
+            try:
+                return convert(kind, value, name)
+            except WrongType as error:
+                problem = problem or error
+    raise problem or WrongType(f"{name} must be null")
+
+
+def _scalar(kind: Any, value: Any, name: str) -> Any:
+    if kind is float:  # JSON writes 1.0 as it likes
+        _expect(value, isinstance(value, int | float) and not isinstance(value, bool), name, "a number")
+        return float(value)
+    if kind is int:
+        return _expect(value, isinstance(value, int) and not isinstance(value, bool), name, "a whole number")
+    words = {str: "text", bool: "true or false", types.NoneType: "null"}
+    if kind not in words:
+        raise TypeError(f"no JSON value becomes a {kind}")
+    return _expect(value, isinstance(value, kind), name, words[kind])
+
+
+def _expect(value: Any, holds: bool, name: str, wanted: str) -> Any:
+    if not holds:
+        raise WrongType(f"{name} must be {wanted}")
+    return value

@@ -1,0 +1,69 @@
+"""attacks.json: what a model withstood when `lotnet attack` attacked it."""
+
+import base64
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lotnet.attacks import AttackReport
+from lotnet.records import convert, read_record, write_record
+
+FORMAT = 1
+FILE = "attacks.json"
+
+
+@dataclass(frozen=True)
+class NearestRecord:
+    """An image that is classified correctly, and the nearest one found that is not."""
+
+    index: int
+    """Place among the attacked images."""
+    before: int
+    after: int
+    radius: float
+    distance: float
+    perturbed: str
+    """The pixels: little-endian float32 in base64."""
+
+    def pixels(self) -> np.ndarray:
+        return np.frombuffer(base64.b64decode(self.perturbed, validate=True), "<f4")
+
+
+@dataclass(frozen=True)
+class AttackRecord:
+    """Accuracies in [0, 1]; the fields are those of `AttackReport`."""
+
+    images: int
+    radius: float
+    linf_radius: float
+    clean: float
+    attacked: dict[str, float]
+    certified: float
+    checked: int
+    counterexamples: list[dict[str, Any]]
+    nearest: list[NearestRecord] = field(default_factory=list)
+    checksum: str | None = None
+    """Of the model."""
+    data: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what `attack` cannot have written."""
+        if not all(0 <= share <= 1 for share in (self.clean, self.certified, *self.attacked.values())):
+            raise ValueError("an accuracy is not between 0 and 1")
+        if not min(self.radius, self.linf_radius) >= 0:
+            raise ValueError("a radius is negative")
+        for example in self.nearest:
+            example.pixels()  # a ValueError if they are not base64
+            if not 0 <= example.index < self.images or example.after < 0:
+                raise ValueError("an example is about no image")
+
+
+def read_attacks(path: Path, remedy: str) -> AttackRecord:
+    return read_record(AttackRecord, path, remedy)
+
+
+def write_attacks(path: Path, report: AttackReport, data: str) -> None:
+    """Write a report. `data` is the data set that the images are from."""
+    write_record(path, convert(AttackRecord, {"data": data, **report.to_dict()}), FORMAT)

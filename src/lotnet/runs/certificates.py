@@ -1,0 +1,80 @@
+"""certificates.json: what `lotnet certify` proved for each image of a split, and about the model's layers."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lotnet.certification.audit import AuditRow
+from lotnet.certification.certificate import Certificate
+from lotnet.certification.summary import Summary
+from lotnet.errors import InputError
+from lotnet.files import atomic_write
+from lotnet.records import read_record
+
+FORMAT = 1
+FILE = "certificates.json"
+
+
+@dataclass(frozen=True)
+class ImageCertificate(Certificate):
+    """The certificate of one image."""
+
+    index: int = 0
+    """Place among the certified images."""
+
+
+@dataclass(frozen=True)
+class Certification:
+    """All certificates of a split, with what they are about."""
+
+    data: str
+    split: str
+    checksum: str
+    """Of the frozen model."""
+    device: str
+    evaluation_seconds: float
+    """One pass of the deployed float32 model over the images, on `device`."""
+    summary: Summary
+    audit: list[AuditRow]
+    images: list[ImageCertificate]
+    model: str = ""
+    """Where the model was read from."""
+    checkpoint: str | None = None
+    """SHA-256 of the checkpoint that the model was frozen from; None for a model that is no run."""
+
+    def __post_init__(self) -> None:
+        """Refuse what `certify` cannot have written."""
+        for shares in self.summary.certified.values():
+            if len(shares) != len(self.summary.radii) or not all(0 <= share <= 1 for share in shares):
+                raise ValueError("summary.certified is not one share for each radius")
+        if not self.images or len(self.images) != self.summary.images:
+            raise ValueError("there is not one certificate for each image")
+        if not self.summary.lipschitz_bound > 0 or not all(row.lipschitz_bound >= 0 for row in self.audit):
+            raise ValueError("a Lipschitz bound is negative")
+        if min(min(image.prediction, image.radius_float) for image in self.images) < 0:
+            raise ValueError("a prediction or a radius is negative")
+
+    def labels(self) -> np.ndarray:
+        """The true label of each image."""
+        if any(image.label is None for image in self.images):
+            raise InputError("these certificates have no labels: certify a labelled split")
+        return np.array([image.label for image in self.images], dtype=np.int64)
+
+
+def read_certification(path: Path, remedy: str) -> Certification:
+    return read_record(Certification, path, remedy)
+
+
+def write_certification(path: Path, record: Certification) -> None:
+    """Write the record with each image on a line of its own."""
+    head = asdict(record)
+    images = ",\n  ".join(json.dumps(image) for image in _index_first(head.pop("images")))
+    text = json.dumps({"format": FORMAT, **head}, indent=1).removesuffix("\n}")
+    atomic_write(path, f'{text},\n "images": [\n  {images}\n ]\n}}\n'.encode())
+
+
+def _index_first(images: Iterable[dict[str, object]]) -> Iterable[dict[str, object]]:
+    return ({"index": image["index"], **image} for image in images)

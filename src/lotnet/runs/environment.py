@@ -1,0 +1,94 @@
+"""environment.json: what a run was built for, and where and with what each of its sessions ran."""
+
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from lotnet.models import ImageSpec
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The machine of a session."""
+
+    device: str
+    """Name of the GPU, or cpu."""
+    processes: int
+    processor: str
+    cores: int | None
+    machine: str = ""
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process, or group of processes, that trained a part of the run."""
+
+    started: str
+    """UTC, ISO 8601."""
+    command: list[str]
+    commit: str | None
+    """Of the checkout that lotnet ran from; None for an installed package."""
+    versions: dict[str, str | None]
+    hardware: Hardware
+
+    @staticmethod
+    def here(device: str, processes: int) -> "Session":
+        """The session of this process."""
+        versions: dict[str, str | None] = {"python": platform.python_version()}
+        versions |= {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
+        return Session(
+            started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            command=list(sys.argv),
+            commit=_commit(),
+            versions=versions | {"cuda": torch.version.cuda},
+            hardware=Hardware(
+                device=torch.cuda.get_device_name() if device.startswith("cuda") else device,
+                processes=processes,
+                processor=_processor(),
+                cores=os.cpu_count(),
+                machine=platform.machine(),
+                threads=torch.get_num_threads(),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Invariant: the model can be built from this and config.yaml, without the data."""
+
+    data: str
+    classes: tuple[str, ...]
+    """Names of the classes, in the order of the logits."""
+    images: ImageSpec
+    parameters: int
+    sessions: tuple[Session, ...] = field(default=())
+
+
+def _commit() -> str | None:
+    """The commit of the checkout lotnet runs from, marked if it has changes; None for an installed wheel."""
+    if "site-packages" in Path(__file__).parts:
+        return None
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,103 @@
+"""JSON files as typed records: what is written is read, and what is not of its type is refused in one sentence."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lotnet.errors import InputError
+from lotnet.records import convert, read_record, write_record
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Outer:
+    count: int
+    inner: Inner
+    kind: Literal["a", "b"] = "a"
+    note: str | None = None
+    flags: tuple[bool, ...] = ()
+    by_name: dict[str, list[float]] = field(default_factory=dict)
+    rest: Any = None
+
+
+texts, floats = st.text(max_size=5), st.floats(allow_nan=False)
+outers = st.builds(
+    Outer,
+    count=st.integers(),
+    inner=st.builds(Inner, texts, floats),
+    kind=st.sampled_from(["a", "b"]),
+    note=st.none() | texts,
+    flags=st.lists(st.booleans(), max_size=3).map(tuple),
+    by_name=st.dictionaries(texts, st.lists(floats, max_size=2), max_size=2),
+)
+
+
+@given(outers)
+def test_what_is_written_is_read(record: Outer) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "record.json"
+        write_record(path, record)
+        assert read_record(Outer, path, "make it again") == record
+
+
+WHOLE = {"format": 1, "count": 3, "inner": {"name": "x", "share": 1}}
+
+WRONG: dict[str, Any] = {
+    "count must be a whole number": {"count": "3"},
+    "count must be a whole": {"count": True},
+    "inner must be an object": {"inner": []},
+    "inner.share must be a number": {"inner": {"name": "x", "share": "1"}},
+    "inner.share is missing": {"inner": {"name": "x"}},
+    "kind must be one of a, b": {"kind": "c"},
+    "note must be text": {"note": 3},
+    r"flags\[1\] must be true or false": {"flags": [True, 1]},
+    "by_name.x must be a list": {"by_name": {"x": 1.0}},
+    "colour is unknown": {"colour": "red"},
+}
+
+
+@pytest.mark.parametrize(("reason", "change"), WRONG.items())
+def test_what_is_not_of_its_type_is_refused_in_one_sentence(reason: str, change: Any, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(WHOLE))
+    assert read_record(Outer, path, "make it again").inner.share == 1.0
+    path.write_text(json.dumps(WHOLE | change))
+    with pytest.raises(InputError, match=rf"record.json is damaged \(.*{reason}.*\): make it again"):
+        read_record(Outer, path, "make it again")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, "\x00", '{"count": 3}'])
+def test_what_is_no_record_is_damaged(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"record\.json is damaged"):
+        read_record(Outer, path, "make it again")
+
+
+def test_an_unknown_format_a_missing_file_and_other_bytes_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(InputError, match=r"cannot read .*record.json \(No such file.*\): make it again"):
+        read_record(Outer, path, "make it again")
+    path.write_text(json.dumps(WHOLE | {"format": 7}))
+    with pytest.raises(InputError, match="has format 7, this lotnet reads 1 and 2: make it again"):
+        read_record(Outer, path, "make it again", formats=(1, 2))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="is not text"):
+        read_record(Outer, path, "make it again")
+
+
+def test_a_type_that_json_does_not_have_is_a_mistake_of_the_programmer() -> None:
+    with pytest.raises(TypeError, match="no JSON value becomes"):
+        convert(Path, "x")
