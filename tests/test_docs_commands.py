@@ -8,13 +8,15 @@ exist. A command that the test does not know is a failure, not something to pass
 import importlib.util
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.cli.main import VERBS, main
+from lotnet.cli.verbs import ablate, selftrain, train
 from pages import PAGES, RECORDS, ROOT, Command, commands
 
 BUDGETS: dict[str, tuple[str, ...]] = {
@@ -42,13 +44,26 @@ class ReadError(Exception):
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every verb stops when its arguments have been read: three with their settings, the others by their parser."""
     real = Parser.read
 
-    def read(parser: Parser, arguments: list[str]) -> None:
-        real(parser, arguments)
+    def read(parser: Parser, arguments: list[str]) -> Any:
+        options = real(parser, arguments)
+        if parser.prog.removeprefix("lotnet ") in ("train", "selftrain", "ablate"):
+            return options
         raise ReadError
 
     monkeypatch.setattr(Parser, "read", read)
+    for verb in (train, selftrain, ablate):
+        monkeypatch.setattr(verb, "read_arguments", _then_stop(verb.read_arguments))
+
+
+def _then_stop(read_arguments: Callable[[list[str]], Any]) -> Callable[[list[str]], None]:
+    def read(arguments: list[str]) -> None:
+        read_arguments(arguments)
+        raise ReadError
+
+    return read
 
 
 def is_run(command: Command) -> bool:

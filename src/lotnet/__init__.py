@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
+    from lotnet.training.run import train
 
 __version__ = "0.1.0"
 
@@ -65,8 +66,19 @@ __all__ = [
     "load",
     "predict",
     "save_pretrained",
+    "train",
 ]
-_HOMES = ("layers", "parametrizations", "models", "frozen", "pretrained", "certification", "prediction", "load_model")
+_HOMES = (
+    "layers",
+    "parametrizations",
+    "models",
+    "frozen",
+    "pretrained",
+    "certification",
+    "prediction",
+    "load_model",
+    "training.run",
+)
 """Modules that define the names above; each name is in the `__all__` of exactly one."""
 
 

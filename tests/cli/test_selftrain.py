@@ -26,7 +26,7 @@ from lotnet.selftraining.plan import Plan
 TINY = [
     "--model.channels=4",
     "--limit=200",
-    "--labelled=0.25",
+    "--labeled=0.25",
     "--trainer.batch_size=16",
     "--trainer.epochs=2",
     "--teacher_epochs=3",
@@ -115,9 +115,25 @@ def test_a_student_is_not_compared_with_a_supervised_row() -> None:
 @pytest.mark.parametrize("name", [name for name in recipes() if name.endswith("/selftrain")])
 def test_its_recipes(name: str) -> None:
     _, plan, _ = read_arguments(["--config", name])
-    assert plan.selftraining.labelled == 0.1
+    assert plan.selftraining.labeled == 0.1
     assert Plan.from_yaml(plan.to_yaml(), name) == plan
     assert read_arguments(["--data.name", name.split("/")[0]])[1] == plan
+
+
+def test_the_old_spelling_is_taken_with_one_line_on_stderr(tmp_path: Path, capsys) -> None:
+    _, plan, _ = read_arguments(["--labelled", "0.2", "--unlabelled=OTHER", "--ball", "72/255"])
+    assert (plan.selftraining.labeled, plan.selftraining.unlabeled, plan.selftraining.ball) == (0.2, "OTHER", 72 / 255)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("lotnet selftrain: --labelled is now --labeled: ")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("labelled: 0.3\n")
+    assert read_arguments(["--config", str(mine)])[1].selftraining.labeled == 0.3
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"lotnet: {mine}: labelled is now labeled: ")
+    assert read_arguments(["--labeled", "0.2"])[1].selftraining.labeled == 0.2
+    assert capsys.readouterr().err == ""
 
 
 def test_what_the_paper_prints_can_be_read() -> None:
@@ -129,23 +145,23 @@ def test_what_the_paper_prints_can_be_read() -> None:
         _, plan, _ = read_arguments(words)
         recipe, overrides = paper.recipe_for(row)
         assert plan.training == read_training(["--config", recipe, *paper.arguments(overrides)])[1]
-        assert (plan.selftraining.labelled, plan.selftraining.unlabelled) == (None, paper.UNLABELLED)
+        assert (plan.selftraining.labeled, plan.selftraining.unlabeled) == (None, paper.UNLABELED)
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("--config digits/default", "no unlabelled images"),
-        ("--labelled 1", "between 0 and 1"),
-        ("--labelled 0.005", "without the two labels it needs"),
-        ("--trainer.batch_size 512", "labelled images do not fill one batch"),
-        ("--unlabelled nowhere", "nowhere does not exist"),
+        ("--config digits/default", "no unlabeled images"),
+        ("--labeled 1", "between 0 and 1"),
+        ("--labeled 0.005", "without the two labels it needs"),
+        ("--trainer.batch_size 512", "labeled images do not fill one batch"),
+        ("--unlabeled nowhere", "nowhere does not exist"),
         ("--seeds 0", "how many (3) or which (0 1 2)"),
         ("--seeds 1 1", "different numbers"),
         ("--trainer.devices 2", "one process"),
-        ("--labeled 0.1", "did you mean --labelled?"),
+        ("--labled 0.1", "did you mean --labeled?"),
         ("--resume nowhere", "nowhere holds no self-training"),
-        ("--resume nowhere --labelled 0.2", "leave --labelled out"),
+        ("--resume nowhere --labeled 0.2", "leave --labeled out"),
         ("--out .", "no self-training: choose another --out"),
         ("--limit 20", "add images of that class, or raise --limit"),
     ],

@@ -103,7 +103,7 @@ def test_stratified_refuses_an_empty_side(fraction):
 
 def test_hide_labels_parts_train():
     train = random_split(100, 5, (1, 2, 2))
-    labelled, images, hidden = hide_labels(train, 0.2, seed=3)
-    assert torch.bincount(labelled.labels).tolist() == [4] * 5
+    labeled, images, hidden = hide_labels(train, 0.2, seed=3)
+    assert torch.bincount(labeled.labels).tolist() == [4] * 5
     assert len(images) == len(hidden) == 80
     assert torch.bincount(hidden).tolist() == [16] * 5

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lotnet.data import pseudo_labelled, unlabelled
+from lotnet.data import pseudo_labeled, unlabeled
 from lotnet.errors import InputError
 
 
@@ -27,28 +27,28 @@ def pickled(tmp_path):
 
 def test_pickle(pickled):
     path, content = pickled
-    split = pseudo_labelled(path)
+    split = pseudo_labeled(path)
     assert np.array_equal(split.images.permute(0, 2, 3, 1).numpy(), content["data"])
     assert split.labels.tolist() == content["extrapolated_targets"].tolist()
     assert split.images.is_contiguous()
-    assert torch.equal(unlabelled(path, 32), split.images)
+    assert torch.equal(unlabeled(path, 32), split.images)
 
 
 def test_pickle_of_another_side(pickled):
     with pytest.raises(InputError, match="32 x 32 pixels: train on that side, not on 64"):
-        unlabelled(pickled[0], 64)
+        unlabeled(pickled[0], 64)
 
 
 def test_folder_of_any_depth(image_folder):
     root = image_folder({"x": 2, "deep/y": 3}, size=(40, 30))
-    assert unlabelled(str(root), 16).shape == (5, 3, 16, 16)
+    assert unlabeled(str(root), 16).shape == (5, 3, 16, 16)
 
 
 def test_empty_folder_and_missing_path(tmp_path):
     with pytest.raises(InputError, match="holds no images"):
-        unlabelled(tmp_path, 32)
+        unlabeled(tmp_path, 32)
     with pytest.raises(InputError, match="does not exist: pass a folder of images or ti_500K"):
-        unlabelled(tmp_path / "missing", 32)
+        unlabeled(tmp_path / "missing", 32)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_other_pickles_are_a_sentence(content, tmp_path):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(InputError, match="is not a dict of 'data' and 'extrapolated_targets'"):
-        unlabelled(path, 32)
+        unlabeled(path, 32)
 
 
 def test_a_program_is_refused(tmp_path):
@@ -71,5 +71,5 @@ def test_a_program_is_refused(tmp_path):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps({"data": Program()}))
     with pytest.raises(InputError, match="refused"):
-        unlabelled(path, 32)
+        unlabeled(path, 32)
     assert not (tmp_path / "mark").exists()

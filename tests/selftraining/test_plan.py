@@ -17,7 +17,7 @@ from lotnet.errors import InputError
 from lotnet.selftraining import pseudolabels
 from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide, from_elsewhere
 
-TENTH = SelfTrainingConfig(labelled=0.1, held_out=0.2)
+TENTH = SelfTrainingConfig(labeled=0.1, held_out=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,13 @@ def rows(images: torch.Tensor) -> set[bytes]:
 
 def test_every_training_image_is_in_one_part_and_no_test_image_in_any(digits: Dataset) -> None:
     parts = divide(digits, TENTH, seed=3)
-    pieces = [parts.labelled.images, parts.held_out.images, parts.images]
+    pieces = [parts.labeled.images, parts.held_out.images, parts.images]
     assert sum(map(len, pieces)) == len(digits.train)
     assert set.union(*map(rows, pieces)) == rows(digits.train.images)
     assert not rows(parts.for_student(parts.hidden).train.images) & rows(parts.held_out.images)
     assert not rows(torch.cat(pieces)) & rows(digits.test.images)
-    assert len(parts.labelled) + len(parts.held_out) == pytest.approx(len(digits.train) / 10, abs=5)
-    for split in (parts.labelled, parts.held_out):
+    assert len(parts.labeled) + len(parts.held_out) == pytest.approx(len(digits.train) / 10, abs=5)
+    for split in (parts.labeled, parts.held_out):
         assert len(split.labels.unique()) == 10
 
 
@@ -57,12 +57,12 @@ def test_the_student_sees_what_the_teacher_said_and_never_the_hidden_labels(digi
     parts = divide(digits, TENTH, seed=0)
     said = (parts.hidden + 1) % 10
     train = parts.for_student(said).train
-    assert torch.equal(train.labels, torch.cat([parts.labelled.labels, said]))
-    assert torch.equal(parts.for_teacher().train.images, parts.labelled.images)
+    assert torch.equal(train.labels, torch.cat([parts.labeled.labels, said]))
+    assert torch.equal(parts.for_teacher().train.images, parts.labeled.images)
 
 
 def test_the_seed_decides_which_labels_are_shown(digits: Dataset) -> None:
-    one, same, other = (divide(digits, TENTH, seed).labelled.images for seed in (0, 0, 1))
+    one, same, other = (divide(digits, TENTH, seed).labeled.images for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert rows(one) != rows(other)
 
@@ -74,7 +74,7 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
     path.write_bytes(pickle.dumps({"data": pixels, "extrapolated_targets": np.zeros(12, np.int64)}))
     found = from_elsewhere(dataset, str(path))
     assert from_elsewhere(dataset, str(path), limit=5).shape == (5, 3, 32, 32)
-    alone = divide(dataset, SelfTrainingConfig(unlabelled=str(path), held_out=0.2), 0, found)
+    alone = divide(dataset, SelfTrainingConfig(unlabeled=str(path), held_out=0.2), 0, found)
     assert torch.equal(alone.images, found)
     assert len(alone.hidden) == 0
     both = divide(dataset, SelfTrainingConfig(0.5, str(path), 0.2), 0, found)
@@ -92,12 +92,12 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({}, "no unlabelled images"),
-        ({"labelled": 0.0}, "between 0 and 1"),
-        ({"labelled": 1.0}, "between 0 and 1"),
-        ({"labelled": 0.5, "held_out": 1.5}, "between 0 and 1"),
-        ({"labelled": 0.5, "teacher_epochs": 0}, "at least 1"),
-        ({"labelled": 0.5, "ball": -1.0}, "at least 0"),
+        ({}, "no unlabeled images"),
+        ({"labeled": 0.0}, "between 0 and 1"),
+        ({"labeled": 1.0}, "between 0 and 1"),
+        ({"labeled": 0.5, "held_out": 1.5}, "between 0 and 1"),
+        ({"labeled": 0.5, "teacher_epochs": 0}, "at least 1"),
+        ({"labeled": 0.5, "ball": -1.0}, "at least 0"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict, sentence: str) -> None:
@@ -107,9 +107,9 @@ def test_settings_that_cannot_be(settings: dict, sentence: str) -> None:
 
 def test_a_class_without_two_labels_is_named_with_a_fraction_that_does(digits: Dataset) -> None:
     with pytest.raises(InputError, match="without the two labels it needs") as error:
-        divide(digits, SelfTrainingConfig(labelled=0.005), 0)
+        divide(digits, SelfTrainingConfig(labeled=0.005), 0)
     enough = float(str(error.value).split()[-1])
-    assert torch.bincount(divide(digits, SelfTrainingConfig(labelled=enough), 0).held_out.labels).min() == 1
+    assert torch.bincount(divide(digits, SelfTrainingConfig(labeled=enough), 0).held_out.labels).min() == 1
 
 
 def test_a_plan_survives_its_file() -> None:
@@ -120,10 +120,29 @@ def test_a_plan_survives_its_file() -> None:
     assert plan.stage("student", 2).seed == 2
     assert plan.folder(Path("x"), 2) == Path("x/seed-2")
     assert plan.alone(2).folder(Path("x"), 2) == Path("x")
-    with pytest.raises(InputError, match="unknown setting labeled"):
-        Plan.from_yaml(plan.to_yaml().replace("labelled:", "labeled:", 1), "plan")
-    with pytest.raises(InputError, match="has another format than 1"):
-        Plan.from_yaml(plan.to_yaml().replace("format: 1", "format: 9"), "plan")
+    with pytest.raises(InputError, match="unknown setting labelled: did you mean labeled"):
+        Plan.from_yaml(plan.to_yaml().replace("labeled:", "labelled:", 1), "plan")
+    with pytest.raises(InputError, match="plan has format 9, this lotnet reads 1 and 2: "):
+        Plan.from_yaml(plan.to_yaml().replace("format: 2", "format: 9"), "plan")
+    for wrong, words in (
+        ("seeds: [0, a]", "seeds cannot be"),
+        ("seeds: 3", "seeds cannot be 3: give a list, each item a whole number"),
+        ("sedes: [4]", "lacks its training settings or seeds"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Plan.from_yaml(plan.to_yaml().replace("seeds:\n- 4\n- 2", wrong), "plan")
+
+
+def test_a_plan_of_format_1_is_read_under_todays_names() -> None:
+    """As lotnet wrote it when there was one format."""
+    text = (
+        "format: 1\nseeds: [4, 2]\nlabelled: 0.1\nunlabelled: null\nheld_out: 0.2\nteacher_epochs: 70\n"
+        "ball: 0.1411764705882353\ntraining:\n  trainer: {epochs: 7, share_polar: false}\n"
+    )
+    plan = Plan(RunConfig(trainer=TrainerConfig(epochs=7)), dataclasses.replace(TENTH, teacher_epochs=70), seeds=(4, 2))
+    assert Plan.from_yaml(text, "plan") == plan
+    with pytest.raises(InputError, match="training is not a group of settings"):
+        Plan.from_yaml(text.partition("training")[0] + "training: 5", "plan")
 
 
 def test_pseudo_labels_are_what_the_float64_graph_says(digits: Dataset) -> None:

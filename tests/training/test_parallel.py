@@ -44,7 +44,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     ("extra", "launcher"),
     [
         (["--trainer.devices=2"], ()),
-        (["--trainer.share_polar=true"], TORCHRUN),
+        (["--trainer.share_orthogonalization=true"], TORCHRUN),
     ],
     ids=["fabric", "torchrun-shared"],
 )

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"lotnet {version('lotnet')}")
             return 0
         if arguments[0] not in VERBS:
-            from lotnet.arguments import nearest
+            from lotnet.spelling import nearest
 
             raise InputError(f"there is no verb {arguments[0]}{nearest(arguments[0], VERBS)}")
         module, _ = VERBS[arguments[0]]

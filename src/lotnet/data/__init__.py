@@ -12,7 +12,7 @@ from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.images import decode
 from lotnet.data.source import Source
-from lotnet.data.unlabeled import hide_labels, pseudo_labelled, unlabelled
+from lotnet.data.unlabeled import hide_labels, pseudo_labeled, unlabeled
 from lotnet.errors import InputError
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
     "is_prepared",
     "load",
     "prepare",
-    "pseudo_labelled",
+    "pseudo_labeled",
     "to_unit",
-    "unlabelled",
+    "unlabeled",
     "validation_split",
 ]
 

@@ -14,7 +14,7 @@ from lotnet.data.unpickle import load_arrays
 from lotnet.errors import InputError
 
 
-def unlabelled(source: str | Path, side: int) -> Tensor:
+def unlabeled(source: str | Path, side: int) -> Tensor:
     """Images n c h w, uint8: all those below a folder, or those of a pickle such as Carmon et al.'s 500K."""
     path = Path(source).expanduser()
     if path.is_dir():
@@ -22,14 +22,14 @@ def unlabelled(source: str | Path, side: int) -> Tensor:
         if not files:
             raise InputError(f"{path} holds no images: add some or pass another folder")
         return decode_all(files, side)
-    images = pseudo_labelled(path).images
+    images = pseudo_labeled(path).images
     if images.shape[2:] != (side, side):
         found = f"{images.shape[2]} x {images.shape[3]}"
         raise InputError(f"{path} has images of {found} pixels: train on that side, not on {side}")
     return images
 
 
-def pseudo_labelled(path: str | Path) -> Split:
+def pseudo_labeled(path: str | Path) -> Split:
     """The 500K images of Y. Carmon et al., "Unlabeled Data Improves Adversarial Robustness" (2019).
 
     Their pickle is a dict of `data`, n h w c uint8, and `extrapolated_targets`, the labels their model gave.
@@ -49,11 +49,11 @@ def pseudo_labelled(path: str | Path) -> Split:
     return Split(torch.from_numpy(np.array(pixels.transpose(0, 3, 1, 2), order="C")), torch.from_numpy(labels))
 
 
-def hide_labels(train: Split, labelled_fraction: float, seed: int = 0) -> tuple[Split, Tensor, Tensor]:
-    """(labelled split, images of the rest, their hidden labels), stratified.
+def hide_labels(train: Split, labeled_fraction: float, seed: int = 0) -> tuple[Split, Tensor, Tensor]:
+    """(labeled split, images of the rest, their hidden labels), stratified.
 
     The hidden labels are for measuring pseudo-labels, never for training.
     """
-    shown = stratified(train.labels, labelled_fraction, seed)
+    shown = stratified(train.labels, labeled_fraction, seed)
     hidden = train.select(~shown)
     return train.select(shown), hidden.images, hidden.labels

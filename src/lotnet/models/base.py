@@ -46,7 +46,7 @@ class ImageSpec:
 
 @dataclass(frozen=True)
 class ModelConfig(ABC):
-    """Settings that `build` turns into an `nn.Sequential` of lotnet layers, `Normalize` first and logits last."""
+    """Settings of a network. `build` makes the network, an `nn.Sequential`: `Normalize` first, logits last."""
 
     parametrization: str = "lot"
     """How kernels become orthogonal: lot, soc, cayley, bcop, eco or spectral."""
@@ -57,32 +57,34 @@ class ModelConfig(ABC):
     padding_mode: PaddingMode = "zeros"
     """zeros or circular."""
     start: Start = "identity"
-    """Start of the layers that keep the number of channels, all others start at random: identity; random; or
-    quasi-residual, the kernel I sqrt(depth) / gamma + U with a random U: for LOT, that of I + gamma U / sqrt(depth)."""
+    """Initial kernel of layers that keep the number of channels (all others start at random): identity; random; or
+    quasi-residual, I sqrt(depth) / gamma + U with a random U, which LOT maps to that of I + gamma U / sqrt(depth)."""
     gamma: float = 1.0
-    """How far from the identity a quasi-residual start is."""
+    """Distance of a quasi-residual start from the identity."""
     head: Head = "orthogonal"
     """Last layer: orthogonal, or lln (rows of norm one; better with many classes)."""
 
     def __post_init__(self) -> None:
         choices = {"activation": Activation, "padding_mode": PaddingMode, "start": Start, "head": Head}
         for name, kind in choices.items():
-            if getattr(self, name) not in get_args(kind):
-                raise InputError(f"unknown {name} {getattr(self, name)!r}: choose one of {', '.join(get_args(kind))}")
+            value, known = getattr(self, name), get_args(kind)
+            if value not in known:
+                raise InputError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
         if not 1e-6 <= self.gamma <= 1e6:
-            raise InputError(f"gamma must lie between 1e-6 and 1e6, not at {self.gamma}")
+            raise InputError(f"model.gamma must lie between 1e-6 and 1e6, not at {self.gamma}")
         if self.start == "quasi-residual" and self.parametrization != "lot":
             raise InputError(
-                f"a quasi-residual start is one of lot, not of {self.parametrization}: choose another start"
+                f"model.start quasi-residual works with lot only, not with {self.parametrization}: choose another start"
             )
 
     @abstractmethod
-    def build(self, images: ImageSpec) -> nn.Sequential: ...
+    def build(self, images: ImageSpec) -> nn.Sequential:
+        """A new network with these settings for such images; its initial weights are torch's next random numbers."""
 
     @property
     @abstractmethod
     def layers(self) -> int:
-        """How many convolutions there are, about: what a quasi-residual start calls the depth."""
+        """The depth in the formula of a quasi-residual start: about the number of convolutions."""
 
     def convolution(self, inputs: int, outputs: int, kernel_size: int, stride: int = 1) -> OrthogonalConv2d:
         layer = OrthogonalConv2d(
@@ -102,7 +104,7 @@ class ModelConfig(ABC):
         return layer
 
     def _begin(self, layer: OrthogonalConv2d) -> None:
-        """Move the kernel to where `start` says; it comes at the identity if that is possible, else at random."""
+        """Set the initial kernel. A new layer is at the identity where its shape allows that, else at random."""
         if self.start == "random":
             nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
         if self.start == "quasi-residual" and layer.stride == 1 and layer.in_channels == layer.out_channels:
@@ -129,7 +131,7 @@ class ModelConfig(ABC):
                     f"{self.parametrization} has no setting {name}: "
                     + (f"choose among {', '.join(known)}" if known else "leave out model.options")
                 )
-        # Recipes and the command line give every number as a float; a setting that counts stays a whole number.
+        # Recipes and the command line give every number as a float; counts become whole numbers again.
         counts = {name for name in known if isinstance(getattr(defaults, name), int)}
         given = {n: int(v) if n in counts and float(v).is_integer() else v for n, v in self.options.items()}
         return type(defaults)(**given)

@@ -13,7 +13,7 @@ from lotnet.models.base import ImageSpec, ModelConfig
 class LipConvnet(ModelConfig):
     """Up to five stages of depth/5 layers (convolution + activation); a stage's last layer halves the side and doubles
     the channels, and the very last has a 1 x 1 kernel. Layers that are neither first nor last in their stage are
-    averaged with their input, so there are none of these in depths 5 and 10.
+    averaged with their input; at depths 5 and 10 there are no such layers.
 
     >>> import torch
     >>> from lotnet import ImageSpec
@@ -38,11 +38,11 @@ class LipConvnet(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.depth < 5 or self.depth % 5:
-            raise InputError(f"depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
+            raise InputError(f"model.depth must be a multiple of 5 (5, 10, ..., 40), not {self.depth}")
         if self.channels < 2 or self.channels % 2:
-            raise InputError(f"channels must be a positive even number, not {self.channels}")
+            raise InputError(f"model.channels must be a positive even number, not {self.channels}")
         if self.dense_layers < 0:
-            raise InputError(f"dense_layers must be at least 0, not {self.dense_layers}")
+            raise InputError(f"model.dense_layers must be at least 0, not {self.dense_layers}")
 
     @property
     def layers(self) -> int:

@@ -10,8 +10,8 @@ from lotnet.errors import InputError
 
 Overrides = dict[str, str]
 
-UNLABELLED = "ti_500K_pseudo_labeled.pickle"
-"""File of the unlabelled images of the paper's semi-supervised rows, under its original name."""
+UNLABELED = "ti_500K_pseudo_labeled.pickle"
+"""File of the unlabeled images of the paper's semi-supervised rows, under its original name."""
 
 EPOCHS = 200
 """Epochs of every row."""
@@ -99,7 +99,7 @@ def command_for(row: Row) -> str:
     recipe, overrides = recipe_for(row)
     verb = "train"
     if row.setting == "semi-supervised":
-        verb, overrides = "selftrain", overrides | {"unlabelled": UNLABELLED}
+        verb, overrides = "selftrain", overrides | {"unlabeled": UNLABELED}
     return shlex.join(["lotnet", verb, "--config", recipe, *arguments(overrides)])
 
 

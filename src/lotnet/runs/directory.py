@@ -24,6 +24,8 @@ from lotnet.runs.data import image_spec
 from lotnet.runs.environment import FORMAT, Environment, Session
 from lotnet.runs.metrics import EpochMetrics, MetricsFile
 
+SELF_TRAINING_PLAN = "selftraining.yaml"
+"""The settings of a self-training run, in the folder of its teacher and student."""
 _PARTS = (
     "config.yaml",
     "environment.json",

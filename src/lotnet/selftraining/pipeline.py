@@ -48,7 +48,7 @@ class Pipeline:
             raise InputError("self-training runs in one process: start it without torchrun")
         launch(self.fabric)
         self.dataset = load_data(plan.training)
-        self._elsewhere = from_elsewhere(self.dataset, plan.selftraining.unlabelled, plan.training.limit)
+        self._elsewhere = from_elsewhere(self.dataset, plan.selftraining.unlabeled, plan.training.limit)
         for seed in plan.seeds:
             _check(plan, self.parts(seed))
 
@@ -100,7 +100,7 @@ class Stages:
         measured = self.measure(teacher, student, found)
         return SeedResult(
             seed=self.seed,
-            images=ImageCounts(len(parts.labelled), len(parts.held_out), len(parts.images), len(parts.dataset.test)),
+            images=ImageCounts(len(parts.labeled), len(parts.held_out), len(parts.images), len(parts.dataset.test)),
             radii=tuple(RADII),
             teacher=self.certify(teacher),
             student=self.certify(student),
@@ -122,7 +122,7 @@ class Stages:
         return load_model(str(path))
 
     def label(self, teacher: LoadedModel) -> pseudolabels.PseudoLabels:
-        """Label the unlabelled images by the teacher, once: the labels are stored before the student is trained."""
+        """Label the unlabeled images by the teacher, once: the labels are stored before the student is trained."""
         parts = self.parts
         stored = pseudolabels.read(self.folder, parts.images, teacher.model)
         if stored is not None:
@@ -150,7 +150,7 @@ class Stages:
     def measure(self, teacher: LoadedModel, student: LoadedModel, found: pseudolabels.PseudoLabels) -> Measured:
         device = self.fabric.device
         with progress_bar(self.console) as progress:
-            task = progress.add_task("certifying unlabelled images", total=len(self.parts.images))
+            task = progress.add_task("certifying unlabeled images", total=len(self.parts.images))
             return measure(
                 teacher.model.to(device),
                 student.model.to(device),
@@ -184,9 +184,9 @@ def create(root: Path, plan: Plan) -> None:
 def _check(plan: Plan, parts: Parts) -> None:
     plan.training.model.build(image_spec(parts.dataset))
     size = plan.training.trainer.batch_size
-    if len(parts.labelled) < size:
+    if len(parts.labeled) < size:
         raise InputError(
-            f"{len(parts.labelled)} labelled images do not fill one batch of {size}: lower trainer.batch_size or show "
+            f"{len(parts.labeled)} labelled images do not fill one batch of {size}: lower trainer.batch_size or show "
             "more labels"
         )
 

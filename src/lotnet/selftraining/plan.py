@@ -19,15 +19,17 @@ import torch
 import yaml
 from torch import Tensor
 
-from lotnet.arguments import Parser
-from lotnet.config import RunConfig, read_yaml
-from lotnet.data import Dataset, Split, hide_labels, unlabelled, validation_split
+from lotnet.config import RunConfig
+from lotnet.config.formats import FORMAT, check_format, current_names
+from lotnet.config.reader import field_types, flatten, read_value
+from lotnet.config.yaml_text import read_yaml
+from lotnet.data import Dataset, Split, hide_labels, unlabeled, validation_split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.runs.data import limited_places
+from lotnet.runs.directory import SELF_TRAINING_PLAN
 
-FORMAT = 1
-FILE = "selftraining.yaml"
+FILE = SELF_TRAINING_PLAN
 TEACHER, STUDENT = "teacher", "student"
 
 
@@ -35,24 +37,24 @@ TEACHER, STUDENT = "teacher", "student"
 class SelfTrainingConfig:
     """What has labels, what has none, and how long the teacher learns."""
 
-    labelled: float | None = None
+    labeled: float | None = None
     """Part of each class whose labels are shown, the others are hidden; by default all are shown."""
-    unlabelled: str | None = None
+    unlabeled: str | None = None
     """Images without labels: a folder of them, or the pickle of 500K. Those with hidden labels come first."""
     held_out: float = 0.05
-    """Part of the labelled images that nobody learns from: they choose the best epochs and measure the teacher."""
+    """Part of the labeled images that nobody learns from: they choose the best epochs and measure the teacher."""
     teacher_epochs: int | None = None
     """Epochs of the teacher, whose images are fewer; by default trainer.epochs, which are the student's."""
     ball: float = 36 / 255
     """Radius of the ball in which the labels of the student should be proved constant."""
 
     def __post_init__(self) -> None:
-        if self.labelled is None and self.unlabelled is None:
+        if self.labeled is None and self.unlabeled is None:
             raise InputError(
-                "there are no unlabelled images: name a folder of them with --unlabelled, or hide labels with "
-                "--labelled 0.1"
+                "there are no unlabeled images: name a folder of them with --unlabeled, or hide labels with "
+                "--labeled 0.1"
             )
-        for name in ("labelled", "held_out"):
+        for name in ("labeled", "held_out"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise InputError(f"{name} is {value}: give a part between 0 and 1, as 0.1 for a tenth")
@@ -112,16 +114,18 @@ class Plan:
     @staticmethod
     def from_yaml(text: str, source: str) -> "Plan":
         content = read_yaml(text, source)
-        if content.pop("format", None) != FORMAT:
-            raise InputError(f"{source} has another format than {FORMAT}, which this lotnet reads: start again")
-        try:
-            training, seeds = content.pop("training"), tuple(int(seed) for seed in content.pop("seeds"))
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{source} lacks its training settings or seeds: restore the file") from None
-        parser = Parser(source)
-        parser.add_fields(SelfTrainingConfig, "Self-training")
-        settings = SelfTrainingConfig(**vars(parser.check(content, source)))
-        return Plan(RunConfig.from_dict(training, source), settings, seeds)
+        check_format(content, source, "open it with the version that wrote it, or start again")
+        if not {"training", "seeds"} <= content.keys():
+            raise InputError(f"{source} lacks its training settings or seeds: put it back as it was")
+        version, training = content["format"], content.pop("training")
+        seeds = read_value(content.pop("seeds"), tuple[int, ...], "seeds", source)
+        known = field_types(SelfTrainingConfig)
+        flat = flatten(current_names(content, source), known, source)
+        settings = {name: read_value(value, known[name], name, source) for name, value in flat.items()}
+        if not isinstance(training, dict):
+            raise InputError(f"{source}: training is not a group of settings, `key: value` on each line")
+        config = RunConfig.from_dict({"format": version} | training, source)
+        return Plan(config, SelfTrainingConfig(**settings), seeds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +134,7 @@ class Parts:
 
     dataset: Dataset
     """The data set as loaded. The stages use its classes and its test images."""
-    labelled: Split
+    labeled: Split
     held_out: Split
     images: Tensor  # n c h w, uint8
     """Unlabelled images, those with hidden labels first."""
@@ -140,38 +144,38 @@ class Parts:
     """Where the unlabelled images come from, in words."""
 
     def for_teacher(self) -> Dataset:
-        return dataclasses.replace(self.dataset, train=self.labelled)
+        return dataclasses.replace(self.dataset, train=self.labeled)
 
     def for_student(self, labels: Tensor) -> Dataset:
-        """The labelled images, and the unlabelled ones with the teacher's labels."""
-        images = torch.cat([self.labelled.images, self.images])
-        return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labelled.labels, labels])))
+        """The labeled images, and the unlabeled ones with the teacher's labels."""
+        images = torch.cat([self.labeled.images, self.images])
+        return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labeled.labels, labels])))
 
 
 def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, elsewhere: Tensor | None = None) -> Parts:
     """Hide labels, and hold out a part of the images that keep theirs. `elsewhere` comes from `from_elsewhere`."""
     shown, sources = dataset.train, []
     images, hidden = shown.images[:0], shown.labels[:0]
-    if settings.labelled is not None:
-        _check_fraction(dataset, settings.labelled)
-        shown, images, hidden = hide_labels(dataset.train, settings.labelled, seed)
+    if settings.labeled is not None:
+        _check_fraction(dataset, settings.labeled)
+        shown, images, hidden = hide_labels(dataset.train, settings.labeled, seed)
         sources.append(f"{len(hidden)} training images of {dataset.name} with their labels hidden")
     if elsewhere is not None:
         images = torch.cat([images, elsewhere])
-        sources.append(f"{len(elsewhere)} images of {settings.unlabelled}")
-    labelled, held_out = validation_split(shown, settings.held_out, seed)
-    return Parts(dataset, labelled, held_out, images, hidden, " and ".join(sources))
+        sources.append(f"{len(elsewhere)} images of {settings.unlabeled}")
+    labeled, held_out = validation_split(shown, settings.held_out, seed)
+    return Parts(dataset, labeled, held_out, images, hidden, " and ".join(sources))
 
 
 def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
     """Load at most `limit` images of a folder or pickle. They must have the shape of the data set's images."""
     if source is None:
         return None
-    images = unlabelled(source, dataset.shape[1])
+    images = unlabeled(source, dataset.shape[1])
     if tuple(images.shape[1:]) != dataset.shape:
         found, wanted = (" x ".join(map(str, shape)) for shape in (images.shape[1:], dataset.shape))
         raise InputError(
-            f"the images of {source} are {found} and those of {dataset.name} {wanted}: hide labels with --labelled "
+            f"the images of {source} are {found} and those of {dataset.name} {wanted}: hide labels with --labeled "
             "instead, or use a data set in colour"
         )
     return images if limit is None else images[limited_places(len(images), limit)]
@@ -184,6 +188,6 @@ def _check_fraction(dataset: Dataset, fraction: float) -> None:
     if round(fraction * count) < 2:
         remedy = "add images of that class, or raise --limit" if count < 4 else f"use at least {2 / count:.2g}"
         raise InputError(
-            f"labelled {fraction} leaves the class {name} ({count} training images) without the two labels it needs, "
+            f"labeled {fraction} leaves the class {name} ({count} training images) without the two labels it needs, "
             f"one to learn from and one to hold out: {remedy}"
         )

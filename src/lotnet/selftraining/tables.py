@@ -11,7 +11,7 @@ from lotnet.selftraining.results import Results, SeedResult, spread
 _SHARES = {
     "teacher_error": "teacher wrong (held-out labels)",
     "worst_class_error": "... in its worst class",
-    "disagreement": "student and teacher disagree (unlabelled)",
+    "disagreement": "student and teacher disagree (unlabeled)",
     "inconsistency": "label not proved constant within {ball}",
     "wrong_pseudo_labels": "pseudo-labels wrong (hidden labels)",
 }

@@ -1,9 +1,150 @@
-"""Checks before a training run."""
+"""Training as one call: from a recipe to a finished run directory."""
 
-from lotnet.config import RunConfig
-from lotnet.data import Dataset, validation_split
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+from rich.console import Console
+
+from lotnet.config import RunConfig, default_recipe
+from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
-from lotnet.runs.data import image_spec
+from lotnet.runs.checkpoint import Best
+from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
+from lotnet.training import loop
+from lotnet.training.evaluate import RADII, Accuracy, evaluate
+from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
+
+__all__ = ["train"]
+
+
+def train(
+    recipe: str | Path | RunConfig | None = None,
+    out: str | Path | None = None,
+    *,
+    device: str = "auto",
+    overwrite: bool = False,
+    resume: bool = False,
+    quiet: bool = False,
+    **overrides: Any,
+) -> Run:
+    """Train a model and return its run directory.
+
+    Args:
+        recipe: the name of a packaged recipe, the path of a YAML file (a run's own config.yaml, for instance), or a
+            `RunConfig`; by default the recipe for the data set that the override `data.name` names, else for digits.
+        out: the run directory; by default the first free `runs/RECIPE-N`.
+        device: cpu, cuda, cuda:1, ...; auto is a GPU if there is one.
+        overwrite: replace the run that is in `out`. Anything that is not a run is never removed.
+        resume: continue the run in `out` where it stopped. Without recipe and overrides, its own settings apply. With
+            them, its settings must be the same, and a run that is not there yet is started: a script that was stopped
+            can be run again as it is.
+        quiet: print no progress on stderr.
+        overrides: settings by dotted name, in place of the recipe's.
+
+    Contract: the result is the one of `lotnet train` with the same settings, to the bit on a CPU. Bad input raises an
+    `InputError` before anything is written. Ctrl-C, SIGTERM and SIGHUP save a checkpoint and raise
+    `lotnet.training.signals.Interrupted`.
+
+    >>> import tempfile
+    >>> small = {"model.channels": 4, "limit": 64, "trainer.batch_size": 32, "trainer.epochs": 1}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train("digits/default", out=f"{folder}/run", quiet=True, **small)
+    ...     [record["epoch"] for record in run.metrics()]
+    [1]
+    """
+    if resume and (out is None or overwrite):
+        raise InputError("resume=True continues the run in out: give out, and leave overwrite out")
+    if resume and recipe is None and not overrides:
+        config, name = open_run(Path(str(out))).config, ""
+    else:
+        config, name = configuration(recipe, overrides)
+    folder = RunFolder(None if out is None else Path(out), name, overwrite, resume)
+    session = start(config, folder, device)
+    try:
+        session.train(Console(stderr=True, quiet=quiet))
+    finally:
+        destroy_process_group()
+    return session.run
+
+
+def configuration(
+    recipe: str | Path | RunConfig | None, overrides: Mapping[str, Any] | None = None
+) -> tuple[RunConfig, str]:
+    """The settings of a run, and the name that its directory is called by."""
+    overrides = overrides or {}
+    if isinstance(recipe, RunConfig):
+        return recipe.override(overrides), "run"
+    name = default_recipe(overrides.get("data.name", "digits")) if recipe is None else str(recipe)
+    return RunConfig.from_recipe(name, overrides), name
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is made, or where it is."""
+
+    path: Path | None
+    """None takes the first free runs/NAME-N."""
+    name: str = "run"
+    overwrite: bool = False
+    resume: bool = False
+
+    def create_or_open(self, config: RunConfig) -> Run:
+        """The run with these settings; one that is resumed must have the same."""
+        path = fresh_path(self.name) if self.path is None else self.path
+        if not self.resume or not (path / "config.yaml").is_file():
+            return Run.create(path, config, self.overwrite)
+        run = open_run(path)
+        if run.config != config:
+            raise InputError(f"{path} was trained with other settings: choose another folder, or repeat them")
+        return run
+
+
+def open_run(path: Path) -> Run:
+    """A run that may be continued by itself: not a part of a self-training run, which has other training images."""
+    run = Run.open(path)
+    if (path.parent / SELF_TRAINING_PLAN).is_file():  # its own config.yaml does not say which labels it may see
+        raise InputError(f"{path} is part of a self-training run: use `lotnet selftrain --resume {path.parent}`")
+    return run
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run that is ready to be trained, with its data and its processes."""
+
+    run: Run
+    dataset: Dataset
+    fabric: Fabric
+
+    def train(self, console: Console) -> Best:
+        """Train to the end, from the last checkpoint if there is one."""
+        return loop.train(self.run, self.dataset, self.fabric, console)
+
+    def test_accuracy(self) -> Accuracy:
+        """Accuracy of the best checkpoint on the test images, which took no part in choosing it."""
+        model, trainer = self.run.best_model().to(self.fabric.device), self.run.config.trainer
+        batches = Batches(
+            self.dataset.test,
+            trainer.batch_size,
+            device=self.fabric.device,
+            dtype=next(model.parameters()).dtype,
+            shard=Shard(self.fabric.global_rank, self.fabric.world_size),
+        )
+        with cpu_threads(trainer.threads):
+            return evaluate(model, batches, RADII, self.fabric)
+
+
+def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> Session:
+    """Start the processes, load and check the data, then make or open the run directory."""
+    fabric = make_fabric(config.trainer, device)
+    launch(fabric)
+    dataset = load_data(config)
+    check(config, dataset)
+    path = on_rank_zero(fabric, lambda: folder.create_or_open(config).path)
+    return Session(Run.open(path), dataset, fabric)
 
 
 def check(config: RunConfig, dataset: Dataset) -> None:

@@ -30,7 +30,7 @@ class TrainingStep:
         self._parallel, self._stepper = fabric.setup(model, self._optimizer)
         self._lipschitz = pixel_lipschitz(model)
         self._average = averaged(model, config.trainer.ema) if config.trainer.ema else None
-        share = config.trainer.share_polar and fabric.world_size > 1
+        share = config.trainer.share_orthogonalization and fabric.world_size > 1
         self._sharing = SharedOrthogonalization(model, example) if share else None
         self._grouping = group_layers(model, example, fabric)
         record = config.trainer.cuda_graph and on_one_gpu(fabric)

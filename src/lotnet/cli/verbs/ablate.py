@@ -8,19 +8,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser, nearest
-from lotnet.cli.verbs.train import default_recipe, peek, with_recipe
-from lotnet.config import add_settings, from_namespace, recipes
+from lotnet.cli.arguments import Parser
+from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.config import RunConfig, Settings, default_recipe
 from lotnet.errors import InputError
 from lotnet.paper import ablation_runs
 from lotnet.paper import tables as paper
 from lotnet.paper.ablation_runs import AblationResult, Variant, paper_row, run_variants
 from lotnet.paper.ablations import ABLATIONS, BASE, PAPER_RECIPE, Ablation
+from lotnet.spelling import nearest
 from lotnet.training.signals import Interrupted
 
 
 def main(arguments: list[str]) -> int:
-    options = _read(arguments)
+    options, settings, given = read_arguments(arguments)
     console = Console(stderr=options.json)
     if options.name is None:
         _list(console, options.json)
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
     if options.name not in ABLATIONS:
         raise InputError(f"there is no ablation {options.name}{nearest(options.name, ABLATIONS)}")
     ablation = ABLATIONS[options.name]
-    variants = _variants(arguments, options.epochs, ablation)
+    variants = _variants(settings, given, ablation)
     folder = Path(options.out or f"runs/ablation-{options.name}")
     try:
         path = run_variants(options.name, ablation.about, variants, folder, options.device, console)
@@ -44,38 +45,30 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _read(arguments: list[str]) -> Any:
-    early = peek(arguments)
-    return with_recipe(arguments, early.config or default_recipe(early.data or "digits"), _parser, add_settings)
-
-
-def _parser(kinds: dict[str, str]) -> Parser:
+def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]]:
+    """(options of the command, settings that all variants share, names of the options that were given)."""
     parser = Parser("lotnet ablate", "Train and certify the variants of an ablation, beside the paper's rows.")
     parser.add_argument("name", nargs="?", default=None, help=f"One of {', '.join(ABLATIONS)}; without it, a list.")
-    parser.add_argument(
-        "--config",
-        type=str | None,
-        default=None,
-        help=f"Recipe that all variants share: one of {', '.join(recipes())}.",
-    )
+    add_recipe_options(parser)
     parser.add_argument("--out", type=str | None, default=None, help="Folder of runs; by default runs/ablation-NAME.")
     parser.add_argument("--epochs", type=int | None, default=None, help="Short for --trainer.epochs.")
-    parser.add_common("device", "json")
-    add_settings(parser, kinds)
-    return parser
+    line = parse(parser, arguments)
+    settings = line.settings(line.recipe(default_recipe), BASE)
+    if line.options.epochs is not None:
+        settings = settings.override({"trainer.epochs": line.options.epochs}, parser.prog)
+    return line.options, settings, line.names
 
 
-def _variants(arguments: list[str], epochs: int | None, ablation: Ablation) -> list[Variant]:
+def _variants(shared: Settings, given: tuple[str, ...], ablation: Ablation) -> list[Variant]:
     """The settings of each variant: the recipe, the paper's base, the command line, and what the variant sets."""
-    for argument in arguments:
-        name = argument.split("=")[0].removeprefix("--")
+    for option in given:
+        name = option.removeprefix("--")
         if name in ablation.varied():
-            raise InputError(f"this ablation sets {name} itself: leave --{name} out, or run `lotnet train` with it")
-    shared = [*paper.arguments(BASE), *arguments, *([] if epochs is None else ["--trainer.epochs", str(epochs)])]
+            raise InputError(f"this ablation sets {name} itself: leave {option} out, or run `lotnet train` with it")
     variants = []
     for name, overrides in ablation.variants.items():
-        config = from_namespace(_read([*shared, *paper.arguments(overrides)]))
-        in_paper = from_namespace(_read(["--config", PAPER_RECIPE, *paper.arguments(BASE | overrides)]))
+        config = RunConfig.from_settings(shared.override(overrides, f"variant {name}"))
+        in_paper = RunConfig.from_recipe(PAPER_RECIPE, BASE | overrides)
         variants.append(Variant(name, overrides, config, paper_row(ablation, in_paper)))
     return variants
 

@@ -11,12 +11,13 @@ from rich.table import Table
 from lotnet.analysis import features, landscape, newton, tightness
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import load_networks
-from lotnet.arguments import Parser, nearest
 from lotnet.cli import analysis_tables as tables
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, open_model, output_folder, say
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.load_model import MODEL, choose_device
+from lotnet.spelling import nearest
 
 
 def main(arguments: list[str]) -> int:

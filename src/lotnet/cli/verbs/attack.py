@@ -7,8 +7,8 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser
 from lotnet.attacks import PGD_LINF, AttackReport, AttackSettings, attack_report, linf_accuracy, require_auto_attack
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors

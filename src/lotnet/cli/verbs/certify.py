@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser
 from lotnet.certification.formatting import rounded_down, rounded_up
 from lotnet.certification.summary import CLAIMS
 from lotnet.certify_run import certify_split
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.runs.certificates import FILE, Certification

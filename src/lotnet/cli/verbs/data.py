@@ -6,9 +6,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser, nearest
+from lotnet.cli.arguments import Parser
 from lotnet.data import SOURCES, is_prepared, prepare
 from lotnet.errors import InputError
+from lotnet.spelling import nearest
 
 _ACTIONS = ("list", "prepare")
 

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import open_model, say
 from lotnet.data import to_unit
 from lotnet.demo.answers import Answers

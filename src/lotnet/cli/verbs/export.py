@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from rich.console import Console
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, open_model, output_file, say
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts
 from lotnet.errors import InputError
 from lotnet.load_model import choose_device

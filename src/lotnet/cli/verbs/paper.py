@@ -9,7 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.paper import results
 from lotnet.paper import tables as paper
 

@@ -5,8 +5,8 @@ import json
 import torch
 from rich.console import Console
 
-from lotnet.arguments import Parser
 from lotnet.certification.formatting import rounded_down
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, open_model, say
 from lotnet.data import to_unit
 from lotnet.load_model import MODEL, choose_device

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.paper import results
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lotnet.arguments import Parser
+from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, output_file, parse_radius, say
 from lotnet.data import Split
 from lotnet.errors import InputError

@@ -1,15 +1,14 @@
 """`lotnet selftrain`."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from lotnet.arguments import Parser
-from lotnet.cli.verbs.train import default_recipe, only, peek, with_recipe
-from lotnet.config import add_settings, from_namespace, recipes
+from lotnet.cli.arguments import Parser
+from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.config import RunConfig, default_recipe
 from lotnet.runs.directory import fresh_path
 from lotnet.selftraining import results, tables
 from lotnet.selftraining.pipeline import Pipeline, create
@@ -39,41 +38,29 @@ def main(arguments: list[str]) -> int:
 
 def read_arguments(arguments: list[str]) -> tuple[Any, Plan, str]:
     """(options of the command, plan, name of the recipe)."""
-    early = peek(arguments)
-    if early.resume is not None:
-        options = _parser({"model": "lipconvnet", "loss": "cross-entropy"}).read(arguments)
-        only(arguments, "--resume", "--device", "--json")
-        return options, Plan.read(Path(options.resume)), options.resume
-    data = early.data or "digits"
-    recipe = early.config or (f"{data}/selftrain" if f"{data}/selftrain" in recipes() else default_recipe(data))
-    options = with_recipe(arguments, recipe, _parser, _add_settings)
-    names = (item.name for item in dataclasses.fields(SelfTrainingConfig))
-    settings = SelfTrainingConfig(**{name: options[name] for name in names})
-    training = from_namespace(options)
-    return options, Plan(training, settings, _seeds(options.seeds, training.seed)), recipe
+    line = parse(_parser(), arguments)
+    if line.options.resume is not None and not line.asks_for_help:
+        line.only("--resume", "--device", "--json")
+        return line.options, Plan.read(Path(line.options.resume)), line.options.resume
+    recipe = line.recipe(lambda data: default_recipe(data, "selftrain"))
+    settings = line.settings(recipe, extra=SelfTrainingConfig)
+    training = RunConfig.from_settings(settings)
+    plan = Plan(training, settings.make(SelfTrainingConfig), _seeds(line.options.seeds, training.seed))
+    return line.options, plan, recipe
 
 
-def _parser(kinds: dict[str, str]) -> Parser:
+def _parser() -> Parser:
     parser = Parser(
         "lotnet selftrain",
-        "Train a teacher on labelled images, let it label others, train a student on both, and certify the two.",
+        "Train a teacher on labeled images, let it label others, train a student on both, and certify the two.",
     )
-    parser.add_argument(
-        "--config", type=str | None, default=None, help=f"A YAML file, or one of {', '.join(recipes())}."
-    )
+    add_recipe_options(parser)
     parser.add_argument("--out", type=str | None, default=None, help="Run directory; by default runs/RECIPE-N.")
     parser.add_argument("--resume", type=str | None, default=None, help="Continue this directory.")
     parser.add_argument(
         "--seeds", type=int, nargs="+", default=[1], help="How many seeds, from --seed on, or which (two or more)."
     )
-    parser.add_common("device", "json")
-    _add_settings(parser, kinds)
     return parser
-
-
-def _add_settings(parser: Parser, kinds: dict[str, str]) -> None:
-    parser.add_fields(SelfTrainingConfig, "Self-training")
-    add_settings(parser, kinds)
 
 
 def _seeds(given: list[int], first: int) -> tuple[int, ...]:

@@ -1,27 +1,21 @@
 """`lotnet train`."""
 
-import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.arguments import Parser, flatten
-from lotnet.config import RunConfig, add_settings, from_namespace, kinds_in, read_recipe, recipes
-from lotnet.data import Batches, Dataset, Shard, validation_split
-from lotnet.errors import InputError
+from lotnet.cli.arguments import Parser
+from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
 from lotnet.runs.data import image_spec, load_data
-from lotnet.runs.directory import Run, fresh_path
-from lotnet.selftraining.plan import FILE
-from lotnet.training.evaluate import RADII, Accuracy, evaluate
-from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
-from lotnet.training.loop import train
+from lotnet.training.evaluate import Accuracy
+from lotnet.training.launch import destroy_process_group
+from lotnet.training.run import RunFolder, open_run, start
 from lotnet.training.signals import Interrupted
 
 
@@ -31,159 +25,47 @@ def main(arguments: list[str]) -> int:
     if options.print_model:
         _print_model(config, console, options.json)
         return 0
-    fabric = make_fabric(config.trainer, options.device)
-    launch(fabric)
-    dataset = load_data(config)
-    check(config, dataset)
-    run = _run_directory(options, config, recipe, fabric)
-    if fabric.is_global_zero:
-        verb = "continuing" if options.resume else "training"
-        console.print(f"{verb} {run.path} on {fabric.device}", soft_wrap=True, highlight=False)
+    path, resume = options.resume or options.out, options.resume is not None
+    session = start(config, RunFolder(path and Path(path), recipe, options.overwrite, resume), options.device)
+    run, first = session.run, session.fabric.is_global_zero
+    if first:
+        verb = "continuing" if resume else "training"
+        console.print(f"{verb} {run.path} on {session.fabric.device}", soft_wrap=True, highlight=False)
     try:
-        best = train(run, dataset, fabric, console)
+        best = session.train(console)
     except Interrupted as stopped:
         destroy_process_group()
-        if fabric.is_global_zero:
+        if first:
             console.print(f"{stopped}: saved. Continue with: lotnet train --resume {run.path}", soft_wrap=True)
         return 128 + stopped.signal
-    accuracy = test_accuracy(run, dataset, fabric)
+    accuracy = session.test_accuracy()
     destroy_process_group()
-    if fabric.is_global_zero:
+    if first and options.json:
         result = {"run": str(run.path), "best_epoch": best.epoch, "certificate": "plain", "test": accuracy.to_dict()}
-        if options.json:
-            print(json.dumps(result))
-        else:
-            _print_result(run, best.epoch, accuracy, console)
+        print(json.dumps(result))
+    elif first:
+        _print_result(run.path, best.epoch, accuracy, console)
     return 0
 
 
 def read_arguments(arguments: list[str]) -> tuple[Any, RunConfig, str]:
-    """(options of the command, configuration of the run, name of the recipe).
-
-    A recipe's values are the parser's defaults, so an option wins over them wherever it stands, and --help shows them.
-    """
-    early = peek(arguments)
-    if early.resume is not None:
-        parser = _parser({"model": "lipconvnet", "loss": "cross-entropy"})
-        options = parser.read(arguments)
-        only(arguments, "--resume", "--device", "--json")
-        whole = Path(options.resume).parent
-        if (whole / FILE).is_file():  # its own config.yaml does not say which labels it may see
-            raise InputError(f"{options.resume} is part of a self-training: use `lotnet selftrain --resume {whole}`")
-        return options, Run.open(Path(options.resume)).config, options.resume
-    recipe = early.config or default_recipe(early.data or "digits")
-    if recipe.endswith("/selftrain"):
-        raise InputError(f"{recipe} is a recipe of self-training: use `lotnet selftrain --config {recipe}`")
-    options = with_recipe(arguments, recipe, _parser, add_settings)
-    return options, from_namespace(options), recipe
+    """(options of the command, configuration of the run, name of the recipe)."""
+    line = parse(_parser(), arguments)
+    if line.options.resume is not None and not line.asks_for_help:
+        line.only("--resume", "--device", "--json")
+        return line.options, open_run(Path(line.options.resume)).config, line.options.resume
+    recipe = line.recipe(default_recipe)
+    return line.options, RunConfig.from_settings(line.settings(recipe)), recipe
 
 
-def with_recipe(
-    arguments: list[str],
-    recipe: str,
-    make_parser: Callable[[dict[str, str]], Parser],
-    add: Callable[[Parser, dict[str, str]], None],
-) -> Any:
-    """Options read by the parser for the kinds that are asked for, with the recipe's values as defaults.
-
-    `add` gives a parser every setting that a recipe may have.
-    """
-    early = peek(arguments)
-    settings = read_recipe(recipe)
-    kinds = kinds_in(settings, recipe)
-    checker = Parser(recipe)
-    add(checker, kinds)
-    typed = checker.check(settings, recipe)
-    for group, kind in (("model", early.model), ("loss", early.loss)):
-        if kind is not None:
-            kinds |= {group: kinds_in({group: {"kind": kind}}, "lotnet train")[group]}
-    parser = make_parser(kinds)
-    # A recipe's settings for another kind than the one asked for apply as far as that has them, too.
-    known = set(parser.settings()) - {"model.kind", "loss.kind"}
-    parser.set_defaults({name: typed[name] for name in flatten(settings, checker.settings(), recipe) if name in known})
-    return parser.read(arguments)
-
-
-def default_recipe(data: str) -> str:
-    """The recipe for a data set when none is named."""
-    group = "folder" if data.startswith("folder:") else data
-    found = [name for name in (f"{group}/default", f"{group}/plain") if name in recipes()]
-    return found[0] if found else "digits/default"
-
-
-def test_accuracy(run: Run, dataset: Dataset, fabric: Fabric) -> Accuracy:
-    """Of the best checkpoint on the test images, which it has not been chosen by."""
-    model = run.best_model().to(fabric.device)
-    batches = Batches(
-        dataset.test,
-        run.config.trainer.batch_size,
-        device=fabric.device,
-        dtype=next(model.parameters()).dtype,
-        shard=Shard(fabric.global_rank, fabric.world_size),
-    )
-    with cpu_threads(run.config.trainer.threads):
-        return evaluate(model, batches, RADII, fabric)
-
-
-def _parser(kinds: dict[str, str]) -> Parser:
+def _parser() -> Parser:
     parser = Parser("lotnet train", "Train a model: the embedded digits by default, a recipe with --config.")
-    parser.add_argument(
-        "--config", type=str | None, default=None, help=f"A YAML file, or one of {', '.join(recipes())}."
-    )
+    add_recipe_options(parser)
     parser.add_argument("--out", type=str | None, default=None, help="Run directory; by default runs/RECIPE-N.")
     parser.add_argument("--resume", type=str | None, default=None, help="Continue this run directory.")
     parser.add_argument("--overwrite", action="store_true", help="Replace the run that is in --out.")
     parser.add_argument("--print-model", action="store_true", help="Show layers, shapes and parameters, then stop.")
-    parser.add_common("device", "json")
-    add_settings(parser, kinds)
     return parser
-
-
-def peek(arguments: list[str]) -> argparse.Namespace:
-    """What has to be known before the options can be: which recipe, which kinds."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--config")
-    parser.add_argument("--resume")
-    parser.add_argument("--data.name", dest="data")
-    parser.add_argument("--model.kind", dest="model")
-    parser.add_argument("--loss.kind", dest="loss")
-    try:
-        return parser.parse_known_args(arguments)[0]
-    except argparse.ArgumentError:  # the full parser says it better
-        return parser.parse_args([])
-
-
-def only(arguments: list[str], *allowed: str) -> None:
-    for argument in arguments:
-        name = argument.split("=")[0]
-        if name.startswith("--") and name not in allowed:
-            raise InputError(
-                f"--resume continues a run with its own settings: leave {name} out, or start a new run without --resume"
-            )
-
-
-def check(config: RunConfig, dataset: Dataset) -> None:
-    """What can be known to fail fails before there is a run directory."""
-    config.model.build(image_spec(dataset))
-    training, _ = validation_split(dataset.train)
-    if len(training) < config.trainer.batch_size:
-        raise InputError(
-            f"{len(training)} training images do not fill one batch of {config.trainer.batch_size}: lower "
-            "trainer.batch_size or raise the limit"
-        )
-
-
-def _run_directory(options: Any, config: RunConfig, recipe: str, fabric: Fabric) -> Run:
-    """Made or opened by the first process."""
-
-    def path() -> str:
-        if options.resume is not None:
-            return options.resume
-        chosen = options.out or str(fresh_path(recipe))
-        Run.create(Path(chosen), config, options.overwrite)
-        return chosen
-
-    return Run.open(Path(on_rank_zero(fabric, path)))
 
 
 def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:
@@ -202,8 +84,8 @@ def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:
     console.print(table)
 
 
-def _print_result(run: Run, epoch: int, accuracy: Accuracy, console: Console) -> None:
-    table = Table(title=f"Test accuracy of the best checkpoint (epoch {epoch}), plain certificate")
+def _print_result(path: Path, epoch: int, accuracy: Accuracy, console: Console) -> None:
+    table = Table(title=f"Test accuracy of the best checkpoint (epoch {epoch}), standard certificate")
     table.add_column("clean")
     cells = [f"{accuracy.clean:.2%}"]
     for radius, certified in accuracy.by_name().items():
@@ -212,8 +94,8 @@ def _print_result(run: Run, epoch: int, accuracy: Accuracy, console: Console) ->
     table.add_row(*cells)
     console.print(table)
     console.print(
-        f"The plain certificate is the literature's: it trusts the arithmetic. Next, proved radii:\n"
-        f"  lotnet certify {run.path}",
+        "The standard certificate, as papers report it, ignores rounding errors. For proved radii, run next:\n"
+        f"  lotnet certify {path}",
         soft_wrap=True,
         highlight=False,
     )

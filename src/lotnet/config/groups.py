@@ -1,0 +1,91 @@
+"""The groups of settings that every run has: data, optimizer and trainer."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lotnet.errors import InputError
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The data set."""
+
+    name: str = "digits"
+    """digits, cifar10, cifar100, tiny-imagenet, or folder:PATH."""
+    root: str | None = None
+    """Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet."""
+    side: int | None = None
+    """Side in pixels that the images of a folder are resized to."""
+    distort: bool = False
+    """Also change shape and color of every second training image, besides cropping and mirroring: for long runs."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Optimizer settings."""
+
+    name: Literal["sgd", "nadam"] = "sgd"
+    """sgd with momentum, or nadam."""
+    lr: float = 0.1
+    """Largest learning rate."""
+    momentum: float = 0.9
+    """Momentum of sgd."""
+    nesterov: bool = False
+    """Use Nesterov momentum in sgd."""
+    weight_decay: float = 0.0
+    """Weight decay of all parameters. LOT's operator does not depend on the scale of its kernel."""
+    schedule: Literal["multistep", "onecycle", "constant"] = "multistep"
+    """multistep: times 0.1 at half and three quarters of the run; onecycle: up, then down a cosine to zero."""
+    warmup: float = 0.15
+    """Fraction of the run in which onecycle rises; 0 is a plain cosine."""
+    clip: float = 0.0
+    """Largest norm of the gradient; 0 is no limit."""
+
+    def __post_init__(self) -> None:
+        check(self.lr > 0, "optimizer.lr", "positive", self.lr)
+        check(0 <= self.warmup < 1, "optimizer.warmup", "at least 0 and below 1", self.warmup)
+        check(0 <= self.momentum < 1, "optimizer.momentum", "at least 0 and below 1", self.momentum)
+        check(self.weight_decay >= 0, "optimizer.weight_decay", "at least 0", self.weight_decay)
+        check(self.clip >= 0, "optimizer.clip", "at least 0", self.clip)
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """Length of the run, arithmetic, checkpoints and processes."""
+
+    epochs: int = 200
+    """Passes over the training images."""
+    batch_size: int = 256
+    """Images in a step, over all processes together."""
+    precision: Literal["tf32", "ieee", "double"] = "tf32"
+    """Arithmetic of training steps; on a CPU tf32 is ieee. Evaluation never uses tf32."""
+    ema: float = 0.0
+    """Decay of an exponential moving average of the weights, which is then evaluated and saved; 0 is no average."""
+    radius: float = 36 / 255
+    """The best checkpoint has the highest certified accuracy at this radius on the validation images."""
+    cuda_graph: bool = True
+    """On one GPU, record the training step as a CUDA graph and replay it."""
+    share_orthogonalization: bool = False
+    """Divide the orthogonalization of the layers among the processes."""
+    checkpoint_every: int = 0
+    """Steps between checkpoints within an epoch; 0 writes one only at the end of each epoch."""
+    threads: int | None = None
+    """CPU threads, by default one for each core. Small networks train faster with 1; the last bits depend on it."""
+    devices: int = 1
+    """Processes on this machine, each with its own device; torchrun sets its own number."""
+    nodes: int = 1
+    """Number of machines; torchrun sets its own number."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "devices", "nodes"):
+            check(getattr(self, name) >= 1, f"trainer.{name}", "at least 1", getattr(self, name))
+        check(self.threads is None or self.threads >= 1, "trainer.threads", "at least 1", self.threads)
+        check(0 <= self.ema < 1, "trainer.ema", "at least 0 and below 1", self.ema)
+        check(self.radius >= 0, "trainer.radius", "at least 0", self.radius)
+        check(self.checkpoint_every >= 0, "trainer.checkpoint_every", "at least 0", self.checkpoint_every)
+
+
+def check(condition: bool, name: str, wanted: str, found: Any) -> None:
+    """Raise an `InputError` that names the setting, unless the condition holds."""
+    if not condition:
+        raise InputError(f"{name} must be {wanted}, not {found}")

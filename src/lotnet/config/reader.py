@@ -1,0 +1,149 @@
+"""Checks values against the types of settings: nested dicts from files, or text from a command line."""
+
+import dataclasses
+import math
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from lotnet.config.yaml_text import load_yaml
+from lotnet.errors import InputError
+from lotnet.spelling import nearest
+
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+
+
+def field_types(settings: type, group: str = "") -> dict[str, Any]:
+    """The type of each field of a dataclass, by its dotted name GROUP.FIELD."""
+    hints = typing.get_type_hints(settings)
+    return {f"{group}.{f.name}" if group else f.name: hints[f.name] for f in dataclasses.fields(settings)}
+
+
+def flatten(values: Any, known: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name. An unknown one is refused with the nearest known spelling."""
+    if not isinstance(values, dict):
+        raise InputError(f"{source}: {prefix[:-1] or 'it'} is not a group of settings, `key: value` on each line")
+    flat = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in known:
+            flat[name] = value
+        elif any(other.startswith(f"{name}.") for other in known):
+            flat |= flatten(value, known, source, f"{name}.")
+        else:
+            raise unknown_setting(name, known, source)
+    return flat
+
+
+def unknown_setting(name: str, known: Mapping[str, Any], source: str) -> InputError:
+    groups = {other.split(".")[0]: None for other in known if "." in other}
+    return InputError(f"{source} has an unknown setting {name}{nearest(name, [*groups, *known])}")
+
+
+def read_value(value: Any, kind: Any, name: str, source: str) -> Any:
+    """`value` if it has the type `kind`. A whole number is taken for a float, and so is a fraction such as 36/255."""
+    try:
+        return _convert(value, kind)
+    except _MismatchError:
+        pass
+    if value is None:
+        raise InputError(f"{source}: {name} cannot be null: give a value or leave it out")
+    shown = str(value).lower() if isinstance(value, bool) else repr(value)
+    raise InputError(f"{source}: {name} cannot be {shown}: give {_wanted(kind)}")
+
+
+def read_text(text: str, kind: Any, name: str, source: str) -> Any:
+    """The value that a text on a command line stands for, given the type of its setting."""
+    try:
+        return _parse(text, kind)
+    except _MismatchError:
+        pass
+    if text == "null":
+        raise InputError(f"{source}: {name} cannot be null: give a value or leave it out")
+    raise InputError(f"{source}: {name} cannot be {text!r}: give {_wanted(kind)}")
+
+
+class _MismatchError(Exception):
+    """The value is not of that type."""
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    """A bool is a number in Python, and never one here."""
+    members = _members(kind)
+    if members:
+        return _first(members, lambda member: _convert(value, member))
+    if get_origin(kind) is Literal and isinstance(value, str) and value in get_args(kind):
+        return value
+    if get_origin(kind) is dict and isinstance(value, dict):
+        key_kind, value_kind = get_args(kind)
+        return {_convert(key, key_kind): _convert(item, value_kind) for key, item in value.items()}
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_convert(item, get_args(kind)[0]) for item in value)
+    if kind is float and isinstance(value, str) and "/" in value:
+        return _parse_float(value)
+    if kind is float and type(value) in (int, float) and math.isfinite(value):
+        return float(value)
+    if kind in (int, bool, str, NoneType) and type(value) is kind:
+        return value
+    raise _MismatchError
+
+
+def _parse(text: str, kind: Any) -> Any:
+    members = _members(kind)
+    if members:
+        return _first(sorted(members, key=lambda member: member is str), lambda member: _parse(text, member))
+    if kind is int and re.fullmatch(r"[-+]?\d+", text):
+        return int(text)
+    if kind is float:
+        return _parse_float(text)
+    if kind is bool and text in ("true", "false"):
+        return text == "true"
+    if kind is NoneType and text == "null":
+        return None
+    if get_origin(kind) in (dict, tuple):
+        try:
+            return _convert(load_yaml(text), kind)
+        except ValueError:
+            raise _MismatchError from None
+    return _convert(text, kind)
+
+
+def _parse_float(text: str) -> float:
+    """A finite number, or a fraction."""
+    try:
+        value = float(Fraction(text.replace(" ", ""))) if "/" in text else float(text)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise _MismatchError from None
+    if not math.isfinite(value):
+        raise _MismatchError
+    return value
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The types of which a value may have any one; empty for a single type."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
+
+
+def _first(members: Iterable[Any], convert: Callable[[Any], Any]) -> Any:
+    for member in members:
+        try:
+            return convert(member)
+        except _MismatchError:
+            continue
+    raise _MismatchError
+
+
+def _wanted(kind: Any) -> str:
+    """What a setting of this type takes, in words."""
+    if members := _members(kind):
+        return " or ".join(_wanted(member) for member in members)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    if get_origin(kind) is dict:
+        return f"settings by name, {{name: value}}, each {_wanted(get_args(kind)[1])}"
+    if get_origin(kind) is tuple:
+        return f"a list, each item {_wanted(get_args(kind)[0])}"
+    return _NAMES[kind]

@@ -1,0 +1,127 @@
+"""`RunConfig`: all settings of a run."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lotnet.config.formats import FORMAT, check_format, current_names, name_in_format_1
+from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
+from lotnet.config.recipes import recipe_settings
+from lotnet.config.settings import KINDS, Settings
+from lotnet.config.yaml_text import read_yaml
+from lotnet.errors import InputError
+from lotnet.losses import CrossEntropy, Loss
+from lotnet.models import LipConvnet, ModelConfig
+
+_GROUPS = ("data", "model", "loss", "optimizer", "trainer")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides what a training run computes.
+
+    Invariants: `RunConfig.from_yaml(config.to_yaml(), source) == config`; equal configurations have equal fingerprints,
+    in this version and in every later one.
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=LipConvnet)
+    loss: Loss = field(default_factory=CrossEntropy)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    seed: int = 0
+    """All random numbers depend on it."""
+    limit: int | None = None
+    """Number of images used from each split; by default all."""
+
+    def __post_init__(self) -> None:
+        check(self.limit is None or self.limit >= 1, "limit", "at least 1", self.limit)
+        check(self.seed >= 0, "seed", "at least 0", self.seed)
+
+    @staticmethod
+    def from_recipe(recipe: str | Path, overrides: Mapping[str, Any] | None = None) -> "RunConfig":
+        """The settings of a packaged recipe or a YAML file, changed by overrides with dotted names.
+
+        >>> RunConfig.from_recipe("cifar10/creg-hh", {"model.depth": 20}).model.depth
+        20
+        """
+        settings = recipe_settings(str(recipe))
+        return RunConfig.from_settings(settings.override(overrides or {}, f"{recipe} with overrides"))
+
+    @staticmethod
+    def from_settings(settings: Settings) -> "RunConfig":
+        top = {name: settings.values[name] for name in ("seed", "limit") if name in settings.values}
+        groups = settings.build()
+        try:
+            return RunConfig(**groups, **top)
+        except InputError as error:
+            raise InputError(f"{settings.source}: {error}") from None
+
+    def override(self, overrides: Mapping[str, Any], source: str = "overrides") -> "RunConfig":
+        """This configuration with some settings changed, each by its dotted name.
+
+        Where the kind of model or loss changes, settings that are not at their defaults apply to the new kind as far as
+        it has them.
+
+        >>> RunConfig().override({"trainer.epochs": 3, "loss.kind": "emma"}).loss
+        EMMA(radius=0.4235294117647059, temperature=0.25)
+        """
+        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        values |= {f"{group}.kind": self._kind(group) for group in KINDS}
+        for group in _GROUPS:
+            values |= {f"{group}.{name}": value for name, value in _changed(getattr(self, group)).items()}
+        return RunConfig.from_settings(Settings(values, source).override(overrides, source))
+
+    def to_dict(self) -> dict[str, Any]:
+        settings = dataclasses.asdict(self)
+        for group in KINDS:
+            settings[group] = {"kind": self._kind(group), **settings[group]}
+        return settings
+
+    @staticmethod
+    def from_dict(settings: dict[str, Any], source: str) -> "RunConfig":
+        """The configuration that `to_dict` of this or an earlier version described.
+
+        Settings that are not given have their defaults; `source` is named where one is wrong.
+        """
+        return RunConfig.from_settings(Settings.read(current_names(settings, source), source))
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump({"format": FORMAT, **self.to_dict()}, sort_keys=False)
+
+    @staticmethod
+    def from_yaml(text: str, source: str) -> "RunConfig":
+        content = read_yaml(text, source)
+        check_format(content, source, "open it with the version that wrote it, or train again")
+        return RunConfig.from_dict(content, source)
+
+    def fingerprint(self) -> str:
+        """A hash that ties checkpoints to their settings.
+
+        Settings at their defaults do not count, so that a setting added by a later version does not separate a run from
+        its checkpoints. Renamed settings count under their names in format 1, for the same reason.
+        """
+        given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        for group in _GROUPS:
+            settings = getattr(self, group)
+            changed = {
+                name_in_format_1(f"{group}.{name}").removeprefix(f"{group}."): value
+                for name, value in _changed(settings).items()
+            }
+            given[group] = [type(settings).__name__, changed]
+        return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _kind(self, group: str) -> str:
+        return next(name for name, made in KINDS[group].items() if made is type(getattr(self, group)))
+
+
+def _changed(settings: Any) -> dict[str, Any]:
+    """The settings of a group that are not at their defaults."""
+    usual = dataclasses.asdict(type(settings)())
+    return {name: value for name, value in dataclasses.asdict(settings).items() if value != usual[name]}

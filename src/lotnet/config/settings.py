@@ -1,0 +1,129 @@
+"""Settings by dotted name: those that a recipe or a file gives, and overrides on top of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args, get_origin
+
+from lotnet.config.formats import current_name
+from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig
+from lotnet.config.reader import field_types, flatten, read_text, read_value, unknown_setting
+from lotnet.errors import InputError
+from lotnet.losses import LOSSES
+from lotnet.models import MODELS
+from lotnet.spelling import nearest
+
+T = TypeVar("T")
+
+KINDS: dict[str, dict[str, Any]] = {"model": MODELS, "loss": LOSSES}
+DEFAULT_KINDS = {"model": "lipconvnet", "loss": "cross-entropy"}
+
+
+def group_types(kinds: Mapping[str, str]) -> dict[str, type]:
+    """The dataclass of each group of settings, given the kinds of model and loss."""
+    chosen: dict[str, type] = {group: KINDS[group][kind] for group, kind in kinds.items()}
+    return {"data": DataConfig, **chosen, "optimizer": OptimizerConfig, "trainer": TrainerConfig}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked settings by dotted name; those that are not given have their defaults.
+
+    Invariant: every name is known for the kinds of model and loss that are chosen, and every value has the type of its
+    setting.
+    """
+
+    values: dict[str, Any]
+    source: str
+    """Where the settings come from, in words for error messages."""
+    extra: type | None = None
+    """A dataclass of settings that a run has besides its own, at the top level: those of self-training."""
+
+    @staticmethod
+    def read(nested: dict[str, Any], source: str, extra: type | None = None) -> "Settings":
+        """Check nested settings, as a YAML file has them, under today's names."""
+        kinds = {group: _kind_in(nested, group, source) for group in KINDS}
+        known = Settings({f"{group}.kind": kind for group, kind in kinds.items()}, source, extra).known()
+        flat = flatten(nested, known, source)
+        values = {name: read_value(value, known[name], name, source) for name, value in flat.items()}
+        settings = Settings(values, source, extra)
+        settings.build()  # what is wrong in a file is said with the name of that file
+        return settings
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        return {group: self.values.get(f"{group}.kind", default) for group, default in DEFAULT_KINDS.items()}
+
+    def known(self) -> dict[str, Any]:
+        """The type of every setting that there is, by its dotted name."""
+        known: dict[str, Any] = {} if self.extra is None else field_types(self.extra)
+        known |= {"seed": int, "limit": int | None}
+        for group, made in group_types(self.kinds).items():
+            known |= {f"{group}.kind": str} if group in KINDS else {}
+            known |= field_types(made, group)
+        return known
+
+    def with_kinds(self, overrides: Mapping[str, Any], source: str) -> "Settings":
+        """These settings for the kinds of model and loss among the overrides, as far as those kinds have them."""
+        names = (f"{group}.kind" for group in KINDS)
+        chosen = {name: overrides[name] for name in names if overrides.get(name) is not None}
+        for name, kind in chosen.items():
+            _check_kind(name.removesuffix(".kind"), kind, source)
+        moved = Settings(self.values | chosen, self.source, self.extra)
+        known = moved.known()
+        return Settings({name: value for name, value in moved.values.items() if name in known}, self.source, self.extra)
+
+    def override(self, overrides: Mapping[str, Any], source: str) -> "Settings":
+        """These settings, changed where `overrides` has their dotted names.
+
+        An override is a value of the setting's type, or a text that stands for one as on the command line. A single
+        entry of a dict is set by its own name, as `model.options.tolerance`.
+        """
+        named = {current_name(name, source): value for name, value in overrides.items()}
+        overrides = {name: value for name, value in named.items() if name is not None}
+        settings = self.with_kinds(overrides, source)
+        known, values = settings.known(), dict(settings.values)
+        for name, value in overrides.items():
+            kind = type_of(name, known)
+            if kind is None:
+                raise unknown_setting(name, known, source)
+            text = isinstance(value, str)
+            typed = read_text(value, kind, name, source) if text else read_value(value, kind, name, source)
+            if name in known:
+                values[name] = typed
+            else:
+                group, _, key = name.rpartition(".")
+                values[group] = {**values.get(group, {}), key: typed}
+        return Settings(values, source if overrides else self.source, self.extra)
+
+    def build(self) -> dict[str, Any]:
+        """The dataclass of each group."""
+        return {group: self.make(settings, group) for group, settings in group_types(self.kinds).items()}
+
+    def make(self, settings: type[T], group: str = "") -> T:
+        """The dataclass of one group, or of the settings at the top level."""
+        names = field_types(settings, group)
+        given = {name.rpartition(".")[2]: self.values[name] for name in names if name in self.values}
+        try:
+            return settings(**given)
+        except InputError as error:
+            raise InputError(f"{self.source}: {error}") from None
+
+
+def type_of(name: str, known: Mapping[str, Any]) -> Any:
+    """The type of a setting, or of an entry of one that is a dict; None where there is no such setting."""
+    if name in known:
+        return known[name]
+    kind = known.get(name.rpartition(".")[0])
+    return get_args(kind)[1] if get_origin(kind) is dict else None
+
+
+def _kind_in(nested: dict[str, Any], group: str, source: str) -> str:
+    chosen = nested.get(group)
+    kind = chosen.get("kind", DEFAULT_KINDS[group]) if isinstance(chosen, dict) else DEFAULT_KINDS[group]
+    _check_kind(group, kind, source)
+    return kind
+
+
+def _check_kind(group: str, kind: Any, source: str) -> None:
+    if not isinstance(kind, str) or kind not in KINDS[group]:
+        raise InputError(f"{source} asks for an unknown {group}.kind {kind}{nearest(str(kind), KINDS[group])}")

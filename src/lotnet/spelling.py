@@ -1,0 +1,22 @@
+"""Suggestions for misspelled names."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error sentence: the known name that was probably meant, or the names to choose from.
+
+    Names are compared as a whole and by what follows their last dot, so `--depth` finds `--model.depth`.
+    """
+    by_part: dict[str, str] = {}
+    for name in known:
+        by_part.setdefault(name, name)
+        by_part.setdefault(name.lstrip("-").rsplit(".", 1)[-1], name)
+    for part in (word, word.lstrip("-").rsplit(".", 1)[-1]):
+        if close := difflib.get_close_matches(part, by_part, n=1, cutoff=0.6):
+            return f": did you mean {by_part[close[0]]}?"
+    group = word.split(".")[0] + "."
+    names = list(dict.fromkeys(by_part.values()))
+    choices = [name for name in names if name.startswith(group)] or names
+    return f": choose one of {', '.join(choices)}" if len(choices) <= 16 else ": --help lists what there is"

@@ -1,0 +1,220 @@
+"""All settings of a run: overrides, files of both formats, and fingerprints that stay as they are."""
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+
+from lotnet.config import RunConfig, TrainerConfig, recipes, run
+from lotnet.config.formats import RENAMED
+from lotnet.errors import InputError
+from lotnet.losses import EMMA, CReg, LogitAnnealing, OffsetCrossEntropy
+from lotnet.models import LipConvnet, LipResNet18
+
+FORMAT_1 = """\
+format: 1
+data: {name: digits, root: null, side: null, distort: false}
+model:
+  kind: lipconvnet
+  parametrization: lot
+  options: {condition: 10.0}
+  activation: hh1
+  padding_mode: zeros
+  start: identity
+  gamma: 1.0
+  head: orthogonal
+  depth: 5
+  channels: 16
+  residual: true
+  mix: 0.5
+  trainable_mix: false
+  dense_layers: 0
+loss: {kind: offset, offset: 0.4, temperature: 0.1}
+optimizer:
+  name: nadam
+  lr: 0.02
+  momentum: 0.9
+  nesterov: false
+  weight_decay: 0.0
+  schedule: onecycle
+  warmup: 0.15
+  clip: 0.0
+trainer:
+  epochs: 30
+  batch_size: 128
+  precision: tf32
+  ema: 0.0
+  radius: 0.2823529411764706
+  cuda_graph: true
+  share_polar: true
+  checkpoint_every: 0
+  threads: 1
+  devices: 2
+  nodes: 1
+seed: 0
+limit: null
+"""
+"""A config.yaml as lotnet wrote it when there was one format."""
+
+FINGERPRINTS = {
+    "cifar10/best": "7511f24f6b173e58",
+    "cifar10/creg-hh": "51d9d8a1e84a5740",
+    "cifar10/emma": "886c9a111c30d231",
+    "cifar10/offset": "be4c9f29fd796969",
+    "cifar10/plain": "b25336ff0d4547b6",
+    "cifar10/resnet18": "8a7fc5643fb6ff42",
+    "cifar100/creg-hh-lln": "7063fc3b7a08856e",
+    "cifar100/plain": "1a12f374649900d7",
+    "digits/default": "2e0cce43587d24a2",
+    "folder/default": "fe784c4f87a67d79",
+    "tiny-imagenet/plain": "c6c0410d1e4c3b7e",
+    "tiny-imagenet/resnet18": "080822551a2ebb7f",
+}
+"""Of the packaged recipes, computed at commit ae195c3: checkpoints of that time carry them."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "fingerprint"),
+    [
+        ({}, "6234de776e181e9e"),
+        ({"model": {"options": {"condition": 10, "tolerance": 1e-4}}, "limit": 7, "seed": 3}, "ff4ff50aa015bdaf"),
+        ({"trainer": {"share_polar": True, "devices": 2, "ema": 0.999}}, "0879501d761ded00"),
+        (
+            {
+                "data": {"name": "tiny-imagenet"},
+                "model": {"kind": "lipresnet18", "channels": 8},
+                "loss": {"kind": "emma", "temperature": 1},
+            },
+            "44131eb58184e816",
+        ),
+        (
+            {
+                "model": {"parametrization": "soc", "residual": False, "depth": 20, "mix": 1},
+                "optimizer": {"lr": 1, "clip": 2},
+            },
+            "8126b9ffa1494529",
+        ),
+    ],
+)
+def test_fingerprints_are_those_of_format_1(settings: dict, fingerprint: str) -> None:
+    """Computed at commit ae195c3 from the same settings."""
+    assert RunConfig.from_dict(settings, "record").fingerprint() == fingerprint
+
+
+@pytest.mark.parametrize("name", FINGERPRINTS)
+def test_fingerprints_of_recipes(name: str) -> None:
+    assert RunConfig.from_recipe(name).fingerprint() == FINGERPRINTS[name]
+
+
+def test_every_recipe_has_a_fingerprint_here() -> None:
+    assert FINGERPRINTS.keys() <= set(recipes())
+
+
+def test_format_1_is_read_under_todays_names(recwarn: pytest.WarningsRecorder) -> None:
+    config = RunConfig.from_yaml(FORMAT_1, "config.yaml")
+    assert config.trainer == TrainerConfig(30, 128, radius=72 / 255, share_orthogonalization=True, threads=1, devices=2)
+    assert config.loss == OffsetCrossEntropy(0.4, 0.1)
+    assert config.fingerprint() == "7a7b41e27a7bf024"
+    text = config.to_yaml()
+    assert text.startswith("format: 2\n")
+    assert "share_polar" not in text
+    assert RunConfig.from_yaml(text, "config.yaml") == config
+    assert len(recwarn) == 0  # nobody can change what a finished run says
+
+
+def test_an_unknown_format_is_refused_by_name() -> None:
+    for line, words in (("format: 7", "has format 7"), ("format: true", "has format True"), ("", "has no format")):
+        with pytest.raises(InputError, match=f"^config.yaml {words}.*, this lotnet reads 1 and 2: .* or train again$"):
+            RunConfig.from_yaml(FORMAT_1.replace("format: 1", line), "config.yaml")
+    with pytest.raises(InputError, match=r"unknown setting trainer\.share_polar"):
+        RunConfig.from_yaml(FORMAT_1.replace("format: 1", "format: 2"), "config.yaml")
+
+
+def test_a_renamed_setting_in_a_recipe_is_taken_with_a_warning(tmp_path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("trainer: {share_polar: true}")
+    with pytest.warns(FutureWarning, match="mine.yaml: trainer.share_polar is now trainer.share_orthogonalization"):
+        assert RunConfig.from_recipe(mine).trainer.share_orthogonalization
+    with pytest.warns(FutureWarning, match="is now"):
+        assert RunConfig().override({"trainer.share_polar": True}).trainer.share_orthogonalization
+    mine.write_text("trainer: {share_polar: true, share_orthogonalization: true}")
+    with pytest.warns(FutureWarning, match="is now"), pytest.raises(InputError, match=r"keep trainer\.share_orthog"):
+        RunConfig.from_recipe(mine)
+
+
+def test_a_removed_setting_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RENAMED, "trainer.magic", None)
+    monkeypatch.setitem(RENAMED, "loss.on", "data.on")  # a group that the file does not have
+    content = {"format": 1, "trainer": {"magic": 3, "epochs": 2}}
+    assert RunConfig.from_dict(content, "old") == RunConfig(trainer=TrainerConfig(epochs=2))
+    with pytest.warns(FutureWarning, match="trainer.magic has no effect any more"):
+        assert RunConfig().override({"trainer.magic": 3}) == RunConfig()
+    with pytest.raises(InputError, match=r"unknown setting data\.on"):
+        RunConfig.from_dict({"loss": {"kind": "creg", "on": "margin"}}, "old")
+
+
+def test_overrides_change_what_they_name() -> None:
+    config = RunConfig().override({"model.depth": 20, "trainer.epochs": "3", "trainer.radius": "72/255", "limit": None})
+    assert config == RunConfig(model=LipConvnet(depth=20), trainer=TrainerConfig(epochs=3, radius=72 / 255))
+    assert config.override({}) == config
+    options = config.override({"model.options": {"condition": 10}}).override({"model.options.tolerance": 1e-4})
+    assert options.model.options == {"condition": 10.0, "tolerance": 1e-4}
+    with pytest.raises(InputError, match=r"unknown setting model\.dept: did you mean model\.depth"):
+        config.override({"model.dept": 20})
+    with pytest.raises(InputError, match=r"model\.depth cannot be true: give a whole number"):
+        config.override({"model.depth": True})
+    with pytest.raises(InputError, match="seed cannot be null"):
+        config.override({"seed": None})
+    with pytest.raises(InputError, match=r"asks for an unknown loss\.kind emmma: did you mean emma"):
+        config.override({"loss.kind": "emmma"})
+
+
+def test_another_kind_keeps_what_was_changed_and_no_defaults() -> None:
+    config = RunConfig(loss=OffsetCrossEntropy(offset=0.8), model=LipConvnet(channels=8, depth=10))
+    assert config.override({"loss.kind": "annealing"}).loss == LogitAnnealing(offset=0.8)  # and its own temperature
+    assert config.override({"loss.kind": "emma"}).loss == EMMA()
+    assert config.override({"model.kind": "lipresnet18"}).model == LipResNet18(channels=8)
+
+
+def test_what_is_wrong_is_said_with_its_source() -> None:
+    for settings, words in (
+        ({"model": {"depth": 7}}, "mine: model.depth must be a multiple of 5"),
+        ({"limit": 0}, "mine: limit must be at least 1"),
+        ({"model": {"parametrization": "soc", "start": "quasi-residual"}}, "mine: model.start quasi-residual"),
+    ):
+        with pytest.raises(InputError, match=words):
+            RunConfig.from_dict(settings, "mine")
+
+
+def test_reading_a_file_builds_no_parser() -> None:
+    program = (
+        "import sys; from lotnet.config import RunConfig; config = RunConfig.from_recipe('digits/default'); "
+        "RunConfig.from_yaml(config.to_yaml(), 'x'); from lotnet.selftraining import plan; "
+        "print([name for name in ('jsonargparse', 'lotnet.cli') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_examples() -> None:
+    assert doctest.testmod(run).attempted >= 2
+    assert doctest.testmod(run).failed == 0
+
+
+def test_a_setting_added_later_does_not_part_a_run_from_its_checkpoints() -> None:
+    """Only settings that differ from their defaults count in the fingerprint, and all of those do."""
+    config = RunConfig()
+    assert config.fingerprint() == RunConfig.from_yaml(config.to_yaml(), "test").fingerprint()
+    others = [
+        RunConfig(seed=1),
+        RunConfig(limit=7),
+        RunConfig(model=LipConvnet(depth=10)),
+        RunConfig(model=LipResNet18()),
+        RunConfig(loss=CReg()),
+        RunConfig(loss=CReg(gamma=0.1)),
+    ]
+    assert len({c.fingerprint() for c in [config, *others]}) == len(others) + 1
+    shorter = config.to_yaml().replace("  threads: null\n", "")
+    assert shorter != config.to_yaml()
+    assert RunConfig.from_yaml(shorter, "an older version").fingerprint() == config.fingerprint()
