@@ -56,6 +56,8 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parser, "read", read)
     for verb in (train, selftrain, ablate):
         monkeypatch.setattr(verb, "read_arguments", _then_stop(verb.read_arguments))
+    monkeypatch.setattr(train, "open_run", _stop)  # what --resume names need not be there
+    monkeypatch.setattr(selftrain.Plan, "read", _stop)
 
 
 def _then_stop(read_arguments: Callable[[list[str]], Any]) -> Callable[[list[str]], None]:
@@ -64,6 +66,10 @@ def _then_stop(read_arguments: Callable[[list[str]], Any]) -> Callable[[list[str
         raise ReadError
 
     return read
+
+
+def _stop(_: Path) -> None:
+    raise ReadError
 
 
 def is_run(command: Command) -> bool:

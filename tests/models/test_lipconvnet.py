@@ -94,7 +94,7 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipConvnet(channels=3), "even"),
         (lambda: LipConvnet(dense_layers=-1), "dense_layers must be at least 0"),
         (lambda: LipConvnet(gamma=0), "gamma must lie between"),
-        (lambda: LipConvnet(start="quasi-residual", parametrization="soc"), "one of lot, not of soc"),
+        (lambda: LipConvnet(start="quasi-residual", parametrization="soc"), "works with lot only, not with soc"),
         (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),
         (lambda: LipConvnet(channels=2).build(dataclasses.replace(COLOUR, classes=500)), "more channels"),
         (

@@ -28,7 +28,7 @@ def train(name: str, folder: Path, *settings: str) -> None:
     arguments = ["--config", f"{name}/resnet18", "--data.root", str(folder), *options, "--out", str(run)]
     assert main(["train", *arguments]) == 0
     (record,) = Run.open(run).metrics()
-    assert record["step"] == 1 and 0 < record["loss"] < 100
+    assert record.step == 1 and 0 < record.loss < 100
     side, classes = RECIPES[name]
     model = Run.open(run).best_model()
     with torch.no_grad():

@@ -9,10 +9,11 @@ import pytest
 import torch
 from rich.console import Console
 
+from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.display import Display
-from lotnet.training.evaluate import RADII, Accuracy
+from lotnet.training.evaluate import RADII
 
-RECORD = {"epoch": 1, "step": 10, "loss": 1.25, "lr": 0.1, "certified": {"36/255": 0.5}, "seconds": 2.0}
+RECORD = EpochMetrics(epoch=1, step=10, loss=1.25, lr=0.1, clean=0.75, certified={"36/255": 0.5}, seconds=2.0)
 
 
 def seen(tmp_path: Path, device: str, terminal: bool, first: bool = True) -> str:
@@ -22,7 +23,7 @@ def seen(tmp_path: Path, device: str, terminal: bool, first: bool = True) -> str
     with Display(console, tmp_path, 3, 10, 0, 0, fabric) as display:
         if not first:
             display.step(0, 10, 1.25)
-            display.epoch(RECORD, Accuracy(100, 0.75, dict.fromkeys(RADII, 0.5)), RADII[0])
+            display.epoch(RECORD, RADII[0])
             display.step(1, 1, 1.0)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

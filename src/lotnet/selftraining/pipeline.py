@@ -186,7 +186,7 @@ def _check(plan: Plan, parts: Parts) -> None:
     size = plan.training.trainer.batch_size
     if len(parts.labeled) < size:
         raise InputError(
-            f"{len(parts.labeled)} labelled images do not fill one batch of {size}: lower trainer.batch_size or show "
+            f"{len(parts.labeled)} labeled images do not fill one batch of {size}: lower trainer.batch_size or show "
             "more labels"
         )
 

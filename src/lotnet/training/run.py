@@ -53,7 +53,7 @@ def train(
     >>> small = {"model.channels": 4, "limit": 64, "trainer.batch_size": 32, "trainer.epochs": 1}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = train("digits/default", out=f"{folder}/run", quiet=True, **small)
-    ...     [record["epoch"] for record in run.metrics()]
+    ...     [record.epoch for record in run.metrics()]
     [1]
     """
     if resume and (out is None or overwrite):
