@@ -57,6 +57,19 @@ def test_the_table_has_a_row_for_each_model(runs: list[str], capsys: pytest.Capt
     assert not (Path(runs[0]) / "attacks.json").exists()  # that is the full report's
 
 
+def test_a_result_has_the_attack_on_its_model_and_images(runs: list[str], tmp_path: Path) -> None:
+    run = runs[0]
+    assert main(["certify", run, "--limit=30"]) == 0
+    assert main(["attack", run, "--table", "linf", "--limit=30", "--steps=3"]) == 0
+    (found,) = [results.collect(Path(run), "tiny").linf]
+    assert found is not None and (found["steps"], found["radius"]) == (3, 8 / 255)
+    results.save(results.collect(Path(run), "tiny"), tmp_path)
+    (stored,) = results.load_all(tmp_path)
+    assert stored.percentages()["pgd_linf"] == round(100 * found["attacked"], 2)
+    assert main(["attack", run, "--table", "linf", "--limit=20", "--steps=3"]) == 0
+    assert results.collect(Path(run), "tiny").linf is None, "20 images are not the 30 that were certified"
+
+
 def test_several_models_need_a_table(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["attack", *runs]) == 2
     assert "compare them with --table linf" in capsys.readouterr().err

@@ -12,6 +12,8 @@ from lotnet.files import atomic_write
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, EPOCHS, Row, rows
+from lotnet.runs.attacks import LINF_FILE, read_linf
+from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
 from lotnet.runs.metrics import best_epoch
 
@@ -40,14 +42,18 @@ class Result:
     summary: dict[str, Any]
     """The summary of certificates.json: clean accuracy, certified accuracy by each claim and by class."""
     audit: list[dict[str, Any]]
+    linf: dict[str, Any] | None = None
+    """Accuracy under the paper's l-infinity attack, and the attack's settings, where `lotnet attack` measured it."""
 
     def certified(self, claim: str = "float") -> list[float]:
         return self.summary["certified"][claim]
 
     def percentages(self) -> dict[str, float]:
-        """Clean and certified accuracy in percent, under the names of the paper's columns (`ACCURACIES`)."""
-        shares = (self.summary["clean"], *self.certified())
-        return {name: round(100 * share, 2) for name, share in zip(ACCURACIES, shares, strict=True)}
+        """Accuracies in percent under the names of the paper's columns: `ACCURACIES` and, if measured, `pgd_linf`."""
+        shares = dict(zip(ACCURACIES, (self.summary["clean"], *self.certified()), strict=True))
+        if self.linf is not None:
+            shares["pgd_linf"] = self.linf["attacked"]
+        return {name: round(100 * share, 2) for name, share in shares.items()}
 
 
 def collect(run_path: Path, name: str) -> Result:
@@ -76,6 +82,23 @@ def collect(run_path: Path, name: str) -> Result:
         checksum=certification.checksum,
         summary=asdict(certification.summary),
         audit=[asdict(row) for row in certification.audit],
+        linf=_linf(run, certification),
+    )
+
+
+def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
+    """The accuracy under the paper's l-infinity attack, if it was measured on the model and images of the certificates.
+
+    What was measured on something else is left out: a result is about one model and all test images.
+    """
+    path = run.path / LINF_FILE
+    if not path.exists():
+        return None
+    found = read_linf(path)
+    measured = (found.checksum, found.images, found.split, found.radius)
+    same = measured == (certification.checksum, certification.summary.images, certification.split, 8 / 255)
+    return (
+        {name: getattr(found, name) for name in ("attacked", "radius", "steps", "restarts", "seed")} if same else None
     )
 
 
@@ -155,7 +178,9 @@ def measured(results: list[Result]) -> dict[Row, Result]:
     for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):
         config = RunConfig.from_dict(result.config, result.name)
         if not _is_selftrained(result.command):
-            found |= {row: result for row in rows() if row.is_supervised and _is_like(config, row)}
+            attacked = result.linf is not None
+            comparable = (row for row in rows() if row.is_supervised or (attacked and row.pgd_linf is not None))
+            found |= {row: result for row in comparable if _is_like(config, row)}
     return found
 
 

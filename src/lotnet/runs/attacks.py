@@ -1,4 +1,4 @@
-"""attacks.json: what a model withstood when `lotnet attack` attacked it."""
+"""attacks.json and linf.json: what a model withstood when `lotnet attack` attacked it."""
 
 import base64
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from lotnet.records import convert, read_record, write_record
 
 FORMAT = 1
 FILE = "attacks.json"
+LINF_FILE = "linf.json"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,34 @@ class AttackRecord:
             example.pixels()  # a ValueError if they are not base64
             if not 0 <= example.index < self.images or example.after < 0:
                 raise ValueError("an example is about no image")
+
+
+@dataclass(frozen=True)
+class LInfRecord:
+    """A run's row in the table of l-infinity attacks. Accuracies are in [0, 1]."""
+
+    images: int
+    clean: float
+    attacked: float
+    radius: float
+    steps: int
+    restarts: int
+    seed: int
+    split: str
+    checksum: str
+    """Of the model."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.attacked <= self.clean <= 1 and self.radius >= 0):
+            raise ValueError("an accuracy or the radius is out of its range")
+
+
+def read_linf(path: Path) -> LInfRecord:
+    return read_record(LInfRecord, path, "make it again with `lotnet attack --table linf`")
+
+
+def write_linf(path: Path, record: LInfRecord) -> None:
+    write_record(path, record, FORMAT)
 
 
 def read_attacks(path: Path, remedy: str) -> AttackRecord:

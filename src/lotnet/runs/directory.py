@@ -35,6 +35,7 @@ _PARTS = (
     "model",
     "certificates.json",
     "attacks.json",
+    "linf.json",
     "report.html",
     "analysis",
 )

@@ -7,14 +7,23 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from lotnet.attacks import PGD_LINF, AttackReport, AttackSettings, attack_report, linf_accuracy, require_auto_attack
+from lotnet.attacks import (
+    PGD_LINF,
+    AttackReport,
+    AttackSettings,
+    LInfAccuracy,
+    attack_report,
+    linf_accuracy,
+    require_auto_attack,
+)
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
+from lotnet.files import is_writable
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper import results
 from lotnet.progress import progress_bar
-from lotnet.runs.attacks import FILE, write_attacks
+from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
 
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
@@ -46,7 +55,9 @@ def main(arguments: list[str]) -> int:
         if options.autoattack:
             raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
         if options.out is not None:
-            raise InputError("--table linf writes no file: leave --out out, or print the table with --json")
+            raise InputError(
+                "--table linf writes linf.json into each run: leave --out out, or print the table with --json"
+            )
         return _linf_table(options)
     if len(options.models) > 1:
         raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
@@ -101,6 +112,7 @@ def _linf_table(options: Any) -> int:
                 seed=options.seed,
                 progress=lambda count: progress.update(task, advance=count),
             )
+            _keep(accuracy, item, radius, options)
             rows.append(
                 {
                     "model": name,
@@ -124,6 +136,22 @@ def _linf_table(options: Any) -> int:
         table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
     console.print(table)
     return 0
+
+
+def _keep(accuracy: LInfAccuracy, opened: LoadedModel, radius: float, options: Any) -> None:
+    """Write a run's row into the run, for `lotnet record`."""
+    if opened.run is None or not is_writable(opened.folder):
+        return
+    record = LInfRecord(
+        **asdict(accuracy),
+        radius=radius,
+        steps=options.steps,
+        restarts=options.restarts,
+        seed=options.seed,
+        split=options.split,
+        checksum=opened.model.settings["checksum"],
+    )
+    write_linf(opened.folder / LINF_FILE, record)
 
 
 def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:

@@ -1,0 +1,157 @@
+"""Train, certify, attack and record a list of runs, and go on where an earlier call was stopped.
+
+    python benchmarks/run_queue.py benchmarks/paper_rows.yaml --device cuda --seconds 1500
+
+Each entry of the list is a result to make:
+
+    - name: cifar10-lipconvnet5-lot-plain        # results/NAME.json
+      command: train --config cifar10/plain      # as after `lotnet`
+      attack: true                               # also the paper's l-infinity attack
+
+What is left to do is read from the files: an entry with a result is done, a run that was stopped is resumed, a trained
+run is certified. So the same command, given again, continues. After `--seconds`, or on Ctrl-C or SIGTERM, runs save a
+checkpoint and the queue ends. Where there is no git, name the commit that the files are from by `--commit`.
+"""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result to make."""
+
+    name: str
+    command: tuple[str, ...]
+    """The words after `lotnet`."""
+    attack: bool = False
+
+
+@dataclass(frozen=True)
+class Places:
+    runs: Path
+    results: Path
+    device: str
+
+    def steps(self, entry: Entry) -> Iterator[list[str]]:
+        """The commands that are left, each decided on when the one before it is done."""
+        run = self.runs / entry.name
+        if (self.results / f"{entry.name}.json").exists():
+            return
+        if (run / "config.yaml").exists():
+            yield ["train", "--resume", str(run), "--device", self.device]
+        else:
+            yield [*entry.command, "--out", str(run), "--device", self.device]
+        if not (run / "certificates.json").exists():
+            yield ["certify", str(run), "--device", self.device]
+        if entry.attack and not (run / "linf.json").exists():
+            yield ["attack", str(run), "--table", "linf", "--device", self.device]
+        yield ["record", str(run), "--name", entry.name, "--to", str(self.results)]
+
+
+class Queue:
+    """Works through entries, `at_once` at a time, until they are done or `stop()` is called."""
+
+    def __init__(self, entries: list[Entry], places: Places, at_once: int = 1) -> None:
+        self.entries, self.places, self._at_once = entries, places, at_once
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock, self._stopping = threading.Lock(), False
+        self._recording = threading.Lock()  # each result is also written into the folder's README.md
+
+    def work(self) -> dict[str, str]:
+        """What became of each entry: "recorded", "stopped", or the command that failed."""
+        with ThreadPoolExecutor(self._at_once) as pool:
+            outcomes = list(pool.map(self._finish, self.entries))
+        return {entry.name: outcome for entry, outcome in zip(self.entries, outcomes, strict=True)}
+
+    def stop(self) -> None:
+        """Ask what is running to save and end; start nothing more."""
+        with self._lock:
+            self._stopping = True
+            for process in self._running:
+                process.send_signal(signal.SIGTERM)
+
+    def _finish(self, entry: Entry) -> str:
+        for words in self.places.steps(entry):
+            with self._recording if words[0] == "record" else nullcontext():
+                code = self._run(entry, words)
+            if self._stopping and code != 0:
+                return "stopped"
+            if code != 0:
+                return f"failed with exit code {code}: lotnet {shlex.join(words)}"
+        return "recorded"
+
+    def _run(self, entry: Entry, words: list[str]) -> int:
+        """The exit code of one command. Its output is added to RUNS/NAME.log."""
+        self.places.runs.mkdir(parents=True, exist_ok=True)
+        with (self.places.runs / f"{entry.name}.log").open("ab") as log:
+            with self._lock:
+                if self._stopping:
+                    return 1
+                command = [sys.executable, "-m", "lotnet", *words]
+                process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+                self._running.add(process)
+            started = time.monotonic()
+            code = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        print(f"{entry.name}: {words[0]} ended with {code} after {time.monotonic() - started:.0f} s", flush=True)
+        return code
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of a list in YAML."""
+    content = yaml.safe_load(path.read_text())
+    entries = [Entry(item["name"], tuple(shlex.split(item["command"])), item.get("attack", False)) for item in content]
+    if len({entry.name for entry in entries}) < len(entries):
+        raise SystemExit(f"{path} has a name twice: results would replace each other")
+    return entries
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("list", type=Path)
+    parser.add_argument("--only", nargs="*", help="names of the entries to work on; by default all")
+    parser.add_argument("--runs", type=Path, default=Path("runs/queue"))
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--at-once", type=int, default=1, help="runs side by side on the device")
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--commit", help="the commit that lotnet is from, where there is no git")
+    options = parser.parse_args()
+    if options.commit:
+        os.environ["LOTNET_COMMIT"] = options.commit
+    entries = [entry for entry in read_entries(options.list) if options.only is None or entry.name in options.only]
+    queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        queue.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    if options.seconds:
+        timer = threading.Timer(options.seconds, queue.stop)
+        timer.daemon = True
+        timer.start()
+    outcomes = queue.work()
+    for name, outcome in outcomes.items():
+        print(f"{name}: {outcome}")
+    return 0 if all(outcome == "recorded" for outcome in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

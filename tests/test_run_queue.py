@@ -1,0 +1,94 @@
+"""The queue of benchmarks/run_queue.py goes on where it was stopped, and nothing is done twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lotnet.cli.verbs.train import read_arguments
+from lotnet.runs.environment import Session
+from run_queue import Entry, Places, read_entries
+
+ROOT = Path(__file__).parent.parent
+TINY = "train --model.channels 4 --limit 200 --trainer.batch_size 32 --trainer.epochs 6 --trainer.checkpoint_every 1"
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    entries = [{"name": "first", "command": TINY, "attack": True}, {"name": "second", "command": f"{TINY} --seed 1"}]
+    (folder / "list.yaml").write_text(yaml.safe_dump(entries))
+    command = [sys.executable, str(ROOT / "benchmarks" / "run_queue.py"), str(folder / "list.yaml"), "--device", "cpu"]
+    command += ["--runs", str(folder / "runs"), "--results", str(folder / "results"), "--commit", "0123abc"]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.01)
+    assert path.exists(), process.communicate()[0]
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["SIGTERM", "SIGKILL"])
+def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool) -> None:
+    queue = start(tmp_path)
+    wait_for(tmp_path / "runs" / "first" / "metrics.jsonl", queue)
+    if hard:
+        os.killpg(queue.pid, signal.SIGKILL)  # its runs too
+    else:
+        queue.send_signal(signal.SIGTERM)
+    said, _ = queue.communicate(timeout=60)
+    assert queue.returncode == (-signal.SIGKILL if hard else 1)
+    assert hard or "first: stopped\nsecond: stopped\n" in said
+    assert not (tmp_path / "results").exists() and not (tmp_path / "runs" / "second").exists()
+
+    again = start(tmp_path)
+    said, _ = again.communicate(timeout=120)
+    assert again.returncode == 0 and "first: recorded\nsecond: recorded\n" in said
+    first, second = (json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("first", "second"))
+    assert len(first["sessions"]) == 2 and len(second["sessions"]) == 1, "the first was resumed"
+    assert first["linf"]["attacked"] <= first["summary"]["clean"] and second["linf"] is None
+    assert first["command"] == f"lotnet {TINY}" and second["command"] == f"lotnet {TINY} --seed 1"
+
+    third = start(tmp_path)
+    said, _ = third.communicate(timeout=60)
+    assert third.returncode == 0 and "ended with" not in said, "what is recorded is not done again"
+
+
+def test_the_list_of_paper_rows_can_be_run() -> None:
+    entries = read_entries(ROOT / "benchmarks" / "paper_rows.yaml")
+    assert len({read_arguments(list(entry.command[1:]))[1].fingerprint() for entry in entries}) == len(entries)
+
+
+def test_the_commit_is_named_where_there_is_no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert Session.here("cpu", 1).commit is None
+    monkeypatch.setenv("LOTNET_COMMIT", "0123abc")
+    assert Session.here("cpu", 1).commit == "0123abc"
+
+
+def test_a_name_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump([{"name": "a", "command": "train"}] * 2))
+    with pytest.raises(SystemExit, match="a name twice"):
+        read_entries(tmp_path / "list.yaml")
+
+
+def test_a_trained_run_is_only_certified_and_recorded(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path / "results", "cpu")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").touch()
+    steps = places.steps(Entry("a", ("train",)))
+    assert next(steps)[:2] == ["train", "--resume"]
+    (tmp_path / "a" / "certificates.json").touch()
+    assert next(steps)[0] == "record"
