@@ -14,6 +14,7 @@ checkpoint and the queue ends. Where there is no git, name the commit that the f
 """
 
 import argparse
+import json
 import os
 import shlex
 import signal
@@ -50,7 +51,8 @@ class Places:
     def steps(self, entry: Entry) -> Iterator[list[str]]:
         """The commands that are left, each decided on when the one before it is done."""
         run = self.runs / entry.name
-        if (self.results / f"{entry.name}.json").exists():
+        record = ["record", str(run), "--name", entry.name, "--to", str(self.results)]
+        if self._has_result(entry):
             return
         if (run / "config.yaml").exists():
             yield ["train", "--resume", str(run), "--device", self.device]
@@ -58,9 +60,14 @@ class Places:
             yield [*entry.command, "--out", str(run), "--device", self.device]
         if not (run / "certificates.json").exists():
             yield ["certify", str(run), "--device", self.device]
-        if entry.attack and not (run / "linf.json").exists():
+        yield record
+        if entry.attack:
             yield ["attack", str(run), "--table", "linf", "--device", self.device]
-        yield ["record", str(run), "--name", entry.name, "--to", str(self.results)]
+            yield record
+
+    def _has_result(self, entry: Entry) -> bool:
+        path = self.results / f"{entry.name}.json"
+        return path.exists() and not (entry.attack and json.loads(path.read_text())["linf"] is None)
 
 
 class Queue:
