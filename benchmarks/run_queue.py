@@ -10,7 +10,7 @@ Each entry of the list is a result to make:
 
 What is left to do is read from the files: an entry with a result is done, a run that was stopped is resumed, a trained
 run is certified. So the same command, given again, continues. After `--seconds`, or on Ctrl-C or SIGTERM, runs save a
-checkpoint and the queue ends. Where there is no git, name the commit that the files are from by `--commit`.
+checkpoint and the queue ends. For a copy of the files without their git history, name their commit by `--commit`.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--at-once", type=int, default=1, help="runs side by side on the device")
     parser.add_argument("--seconds", type=float, help="stop after so long")
-    parser.add_argument("--commit", help="the commit that lotnet is from, where there is no git")
+    parser.add_argument("--commit", help="the commit that the files are from, if they are a copy")
     options = parser.parse_args()
     if options.commit:
         os.environ["LOTNET_COMMIT"] = options.commit

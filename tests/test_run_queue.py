@@ -59,6 +59,7 @@ def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool
     first, second = (json.loads((tmp_path / "results" / f"{name}.json").read_text()) for name in ("first", "second"))
     assert len(first["sessions"]) == 2 and len(second["sessions"]) == 1, "the first was resumed"
     assert first["linf"]["attacked"] <= first["summary"]["clean"] and second["linf"] is None
+    assert {session["commit"] for session in first["sessions"]} == {"0123abc"}
     assert first["command"] == f"lotnet {TINY}" and second["command"] == f"lotnet {TINY} --seed 1"
 
     third = start(tmp_path)
@@ -71,11 +72,12 @@ def test_the_list_of_paper_rows_can_be_run() -> None:
     assert len({read_arguments(list(entry.command[1:]))[1].fingerprint() for entry in entries}) == len(entries)
 
 
-def test_the_commit_is_named_where_there_is_no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert Session.here("cpu", 1).commit is None
+def test_the_commit_that_is_named_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOTNET_COMMIT", "0123abc")
     assert Session.here("cpu", 1).commit == "0123abc"
+    monkeypatch.delenv("LOTNET_COMMIT")
+    monkeypatch.setenv("PATH", "")  # no git
+    assert Session.here("cpu", 1).commit is None
 
 
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:

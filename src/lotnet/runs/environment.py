@@ -37,7 +37,7 @@ class Session:
     """UTC, ISO 8601."""
     command: list[str]
     commit: str | None
-    """Of the checkout that lotnet ran from, or as `LOTNET_COMMIT` names it where there is no git; None if unknown."""
+    """As the environment variable `LOTNET_COMMIT` names it, else of the checkout; None for an installed package."""
     versions: dict[str, str | None]
     hardware: Hardware
 
@@ -75,16 +75,20 @@ class Environment:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout lotnet runs from, marked if it has changes; else what `LOTNET_COMMIT` says, if set."""
-    named = os.environ.get("LOTNET_COMMIT") or None
-    if "site-packages" in Path(__file__).parts:
+    """The commit of the checkout lotnet runs from, marked if it has changes; None for an installed wheel.
+
+    `LOTNET_COMMIT` is believed first: a copy of the files may lie in a checkout of something else, or of another time.
+    """
+    if named := os.environ.get("LOTNET_COMMIT"):
         return named
+    if "site-packages" in Path(__file__).parts:
+        return None
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return named
-    return found.stdout.strip() or named
+        return None
+    return found.stdout.strip() or None
 
 
 def _processor() -> str:
