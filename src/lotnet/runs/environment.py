@@ -1,4 +1,4 @@
-"""environment.json: what a run was built for, and where and with what each of its sessions ran."""
+"""environment.json: the data of a run, and the hardware and versions of each of its sessions."""
 
 import datetime
 import os
@@ -37,13 +37,13 @@ class Session:
     """UTC, ISO 8601."""
     command: list[str]
     commit: str | None
-    """Of the checkout that lotnet ran from; None for an installed package."""
+    """Commit of the checkout that lotnet ran from; None for an installed package."""
     versions: dict[str, str | None]
     hardware: Hardware
 
     @staticmethod
     def here(device: str, processes: int) -> "Session":
-        """The session of this process."""
+        """Describe the session of this process."""
         versions: dict[str, str | None] = {"python": platform.python_version()}
         versions |= {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
         return Session(
@@ -64,7 +64,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Environment:
-    """Invariant: the model can be built from this and config.yaml, without the data."""
+    """Data and sessions of a run. Invariant: this and config.yaml are enough to build the model, without the data."""
 
     data: str
     classes: tuple[str, ...]
@@ -75,7 +75,7 @@ class Environment:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout lotnet runs from, marked if it has changes; None for an installed wheel."""
+    """The commit of the checkout that lotnet runs from, `-dirty` if it has changes; None for an installed wheel."""
     if "site-packages" in Path(__file__).parts:
         return None
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
