@@ -68,7 +68,7 @@ __all__ = [
     "save_pretrained",
     "train",
 ]
-_HOMES = (
+_MODULES = (
     "layers",
     "parametrizations",
     "models",
@@ -79,17 +79,17 @@ _HOMES = (
     "load_model",
     "training.run",
 )
-"""Modules that define the names above; each name is in the `__all__` of exactly one."""
+"""Modules that define the public names. Each name is in the `__all__` of exactly one module."""
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        homes = (importlib.import_module(f"lotnet.{home}") for home in _HOMES)
+        homes = (importlib.import_module(f"lotnet.{home}") for home in _MODULES)
         return next(getattr(home, name) for home in homes if name in home.__all__)
     try:
-        return importlib.import_module(f"lotnet.{name}")  # `import lotnet` and then `lotnet.layers`
+        return importlib.import_module(f"lotnet.{name}")  # so that `lotnet.layers` works after `import lotnet`
     except ModuleNotFoundError as error:
-        if error.name != f"lotnet.{name}":  # the module is there, and lacks something else
+        if error.name != f"lotnet.{name}":  # the module exists, but one of its own imports is missing
             raise
         raise AttributeError(f"module 'lotnet' has no attribute {name!r}") from None
 

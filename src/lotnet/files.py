@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and folders for them, which a process can have to itself."""
+"""Atomic writes, folders, and an exclusive lock on a folder."""
 
 import contextlib
 import os
@@ -10,8 +10,11 @@ from lotnet.errors import InputError
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write to a neighbour, flush it to the disk, then rename: a reader never sees half a file, and a failure leaves
-    the old one as it was."""
+    """Write a file so that readers see the old content or the new content, never half of it.
+
+    The content goes to a temporary file in the same folder, which is flushed to the disk and then renamed. A failure
+    leaves the old file as it was.
+    """
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -32,7 +35,7 @@ def atomic_write(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path, remedy: str = "choose another") -> None:
-    """With its parents, unless it is there."""
+    """Make the folder and its parents, unless they exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -40,7 +43,7 @@ def make_folder(path: Path, remedy: str = "choose another") -> None:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether a file can be made in the folder. Found out by making one: permissions do not tell about file systems."""
+    """Whether a file can be made in the folder. Tries it, because permissions do not show a read-only file system."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -58,9 +61,10 @@ def writable_folder(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """No other process can claim the folder meanwhile; the claim goes with the process, however that ends.
+    """Hold an exclusive lock on the folder. Raises an `InputError` if another process holds it.
 
-    Where the file system knows no such thing, everybody's claim is granted.
+    The operating system releases the lock when the process ends, even if it is killed. Where there is no locking (on
+    Windows, and on some network file systems), nothing is locked.
     """
     try:
         import fcntl

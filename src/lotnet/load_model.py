@@ -15,7 +15,7 @@ from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
-from lotnet.runs.data import part_of, with_all_tests
+from lotnet.runs.data import load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
 __all__ = ["LoadedModel", "load", "load_model"]
@@ -42,11 +42,11 @@ class LoadedModel:
 
     def split(self, name: str, limit: int | None) -> Split:
         """The test or training images of the model's data set, or `limit` of them."""
-        return part_of(self.dataset(), name, limit)
+        return split_subset(self.dataset(), name, limit)
 
     def dataset(self) -> Dataset:
         if self.run is not None:
-            return with_all_tests(self.run.config)
+            return load_with_all_test_images(self.run.config)
         return load_dataset(self.data, side=self.model.input_shape[-1])
 
 

@@ -1,9 +1,9 @@
 """Losses on logits. Each is a pure function of logits, labels and the model's Lipschitz constant in pixels.
 
-`lipschitz` is that of the whole network before the head, `1 / std` for a model of 1-Lipschitz layers behind
-`Normalize`, so that `margin / (sqrt 2 lipschitz)` is a radius in pixels of [0, 1]. Settings named in the
-literature for unnormalised inputs (offset, temperature) are in units of radii here too, times `lipschitz`: a recipe
-means the same whatever std its data set has.
+`lipschitz` is the Lipschitz constant of the network before its head: `1 / std` for a model of 1-Lipschitz layers behind
+`Normalize`. So `margin / (sqrt 2 lipschitz)` is a radius for pixels in [0, 1]. Offsets and temperatures are given for
+inputs that are not normalised, as in the literature, and are multiplied by `lipschitz` here. So a setting means the
+same radius whatever the std of the data set.
 """
 
 import math
@@ -18,7 +18,7 @@ from lotnet.errors import InputError
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:  # b c, b -> b
-    """Logit of the label minus the largest other one: negative where the prediction is wrong."""
+    """Logit of the label minus the largest other logit: negative where the prediction is wrong."""
     own = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf)
     return own - others.amax(dim=1)
@@ -26,12 +26,17 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:  # b c, b -> b
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """Mean over the batch. `progress` in [0, 1] is how far training has come; `pairwise` (c, c) holds the Lipschitz
-    constant of every logit difference relative to the network's, sqrt 2 off the diagonal for an orthogonal head.
+    """Base class of the losses. A loss is called on a batch and returns the mean over its images.
 
-    Invariant: no loss looks at the value of a tensor, so that a CUDA graph can record it; `progress` is a tensor then.
+    `lipschitz` is the Lipschitz constant of the network before its head, in pixels. `pairwise` (c, c) holds the
+    Lipschitz constant of each difference of two logits as a function of the features: sqrt 2 off the diagonal for an
+    orthogonal head. `progress` in [0, 1] is the fraction of the run that is done.
 
-    Numbers among the settings are not negative, temperatures positive: below that a loss rewards mistakes.
+    Invariant: no loss reads the value of a tensor on the CPU, so a CUDA graph can record it. `progress` is a tensor
+    then.
+
+    Settings that are numbers must not be negative, and temperatures must be positive. Otherwise the loss would reward
+    mistakes.
     """
 
     def __post_init__(self) -> None:
@@ -60,10 +65,10 @@ class CrossEntropy(Loss):
 
 @dataclass(frozen=True)
 class CReg(Loss):
-    """Cross-entropy minus gamma times the certificate, where it is positive."""
+    """Certificate regularisation (CReg): cross-entropy minus gamma times the certified radius, if that is positive."""
 
     gamma: float = 0.5
-    """Weight of the certificate."""
+    """Weight of the certified radius."""
     on: str = "radius"
     """radius: margin / (sqrt 2 L), as in the authors' code; margin: margin / sqrt 2, as in the paper's formula."""
 
@@ -83,12 +88,12 @@ class CReg(Loss):
 
 @dataclass(frozen=True)
 class OffsetCrossEntropy(Loss):
-    """`T CE((z - xi onehot) / T)`: the label has to win by xi before it counts as won."""
+    """Offset cross-entropy, `T CE((z - xi onehot) / T)`: lowers the label's logit by xi, to demand a margin of xi."""
 
     offset: float = 0.6
-    """xi in pixels times L: sqrt 2 times the radius to be won, so 0.6 is 108/255."""
+    """xi, before it is multiplied by L: sqrt 2 times the radius to reach, so 0.6 is a radius of 108/255."""
     temperature: float = 0.25
-    """T, likewise."""
+    """T, before it is multiplied by L."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -100,14 +105,14 @@ class OffsetCrossEntropy(Loss):
 
 @dataclass(frozen=True)
 class LogitAnnealing(Loss):
-    """`T (1 - p)^beta CE`, p the probability that the offset cross-entropy sees: what is won already counts less."""
+    """Logit annealing, `T (1 - p)^beta CE` on the offset logits: images with probability p near one count less."""
 
     offset: float = 2.0
     """xi, as in OffsetCrossEntropy."""
     temperature: float = 0.75
-    """T, likewise."""
+    """T, as in OffsetCrossEntropy."""
     beta: float = 5.0
-    """How fast won examples lose weight."""
+    """How fast images lose weight as their probability grows."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -120,17 +125,21 @@ class LogitAnnealing(Loss):
 
 @dataclass(frozen=True)
 class EMMA(Loss):
-    """Cross-entropy on logits moved as far as a perturbation could move them, each wrong class by its own share."""
+    """Efficient margin maximisation (EMMA): cross-entropy on logits after a worst-case perturbation of each class.
+
+    Each wrong logit is raised by what a perturbation of size eps could gain on the label's logit, or by the gap to the
+    label's logit where that is smaller.
+    """
 
     radius: float = 108 / 255
-    """eps in pixels, reached halfway through the run and kept."""
+    """eps in pixels. It grows linearly until halfway through the run, and then stays."""
     temperature: float = 0.25
     """T, as in OffsetCrossEntropy; 1 in logits for pixels of standard deviation 0.25."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        # No `min`: that would look at the number, which may be on a GPU.
+        # Not Python's `min`: that would read the number, which may be on a GPU.
         ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(max=1.0)
         reach = self.radius * ramp * lipschitz * pairwise[labels]  # b c; zero for the label itself
         own = logits.gather(1, labels[:, None])

@@ -1,10 +1,10 @@
-"""JSON files as frozen dataclasses: what is read has the types that are written down, or is refused.
+"""JSON files as frozen dataclasses. Reading checks every value against the type of its field.
 
-Each file of a run directory is one dataclass. `read_record` and `write_record` are the only way in and out:
+A record file is described by one dataclass. `read_record` and `write_record` guarantee:
 
-* a file carries its format version; an unknown one is refused by name;
-* every value has its field's type: numbers are numbers, not text or booleans, and no key is missing or unknown;
-* a file is written whole and renamed.
+* a file carries its format version, and a file of an unknown version is refused;
+* every value has its field's type (a number is neither text nor a boolean), and no key is missing or unknown;
+* writing is atomic: a reader never sees half a file.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ class WrongType(ValueError):
 
 
 def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] = (1,)) -> T:
-    """Read the record in a JSON file. `remedy` ends the sentence about a file that is missing or damaged."""
+    """Read the record in a JSON file. `remedy` ends the error message about a missing or damaged file."""
     return parse_record(kind, read_text(path, remedy), str(path), remedy, formats)
 
 
 def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
-    """Read a record from JSON text. `source` is what an error calls it."""
+    """Read a record from JSON text. Error messages call it `source`."""
     try:
         content = json.loads(text)
         if not isinstance(content, dict):
@@ -60,7 +60,7 @@ def write_record(path: Path, record: Any, version: int = 1, indent: int | None =
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """The text of a file, or one sentence that says why there is none."""
+    """Read a text file. Raises an `InputError` that ends with `remedy`."""
     try:
         return path.read_text()
     except OSError as error:
@@ -70,7 +70,7 @@ def read_text(path: Path, remedy: str) -> str:
 
 
 def convert(kind: Any, value: Any, name: str = "it") -> Any:
-    """`value`, as JSON gives it, as an instance of the annotation `kind`; `WrongType` if it is none."""
+    """Convert a parsed JSON value to the annotated type `kind`. Raises `WrongType` if it has another type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -108,7 +108,7 @@ def _dataclass(kind: Any, value: Any, name: str) -> Any:
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)  # slow, and a file may have thousands of records of one kind
+    return typing.get_type_hints(kind)  # cached: this is slow, and a file may have thousands of records of one kind
 
 
 def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
@@ -125,7 +125,7 @@ def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
 
 
 def _scalar(kind: Any, value: Any, name: str) -> Any:
-    if kind is float:  # JSON writes 1.0 as it likes
+    if kind is float:  # some JSON writers print 1.0 as 1
         _expect(value, isinstance(value, int | float) and not isinstance(value, bool), name, "a number")
         return float(value)
     if kind is int:

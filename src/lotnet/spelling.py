@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the known name that was probably meant, or the names to choose from.
+    """The end of an error message: the known name that was probably meant, or the names to choose from.
 
-    Names are compared as a whole and by what follows their last dot, so `--depth` finds `--model.depth`.
+    Whole names are compared, and also the parts after their last dot, so `--depth` finds `--model.depth`.
     """
     by_part: dict[str, str] = {}
     for name in known:

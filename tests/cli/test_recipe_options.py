@@ -79,7 +79,7 @@ def test_a_line_is_parsed_once(verb, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_lists_all_settings_with_the_values_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
     for line, words in (
-        ("train --config cifar10/creg-hh --help", ("--loss.gamma", "default: hh1", "Weight of the certificate.")),
+        ("train --config cifar10/creg-hh --help", ("--loss.gamma", "default: hh1", "Weight of the certified radius.")),
         ("train -h --loss.kind emma --model.kind lipresnet18", ("--loss.radius", "Loss (emma)", "Model (lipresnet18)")),
         ("selftrain --help", ("--labeled", "default: 0.1", "--seeds", "--trainer.epochs", "default: 9)")),
         ("ablate residual --help", ("--epochs", "--model.depth", "default: 20", "default: cross-")),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lotnet.data import Augmentation, Batches, Split
-from lotnet.data.augment import distorted
+from lotnet.data.augment import distort
 from lotnet.data.batches import to_unit
 
 SAMPLES = torch.arange(200)
@@ -18,7 +18,7 @@ def pictures(channels: int = 3, dtype: torch.dtype = torch.float32) -> torch.Ten
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_every_second_image_changes_and_pixels_stay_pixels(channels: int, dtype: torch.dtype) -> None:
     images = pictures(channels, dtype)
-    found = distorted(images, SAMPLES, 1, 2)
+    found = distort(images, SAMPLES, 1, 2)
     same = (found == images).flatten(1).all(dim=1)
     assert found.dtype == dtype and found.shape == images.shape
     assert 70 <= same.sum() <= 130
@@ -28,11 +28,11 @@ def test_every_second_image_changes_and_pixels_stay_pixels(channels: int, dtype:
 
 def test_what_happens_to_a_sample_depends_on_it_and_the_key_alone() -> None:
     images = pictures()
-    whole = distorted(images, SAMPLES, 5, 0)
-    assert torch.equal(whole, distorted(images, SAMPLES, 5, 0))
+    whole = distort(images, SAMPLES, 5, 0)
+    assert torch.equal(whole, distort(images, SAMPLES, 5, 0))
     some = torch.tensor([3, 77, 12])
-    assert torch.allclose(distorted(images[some], some, 5, 0), whole[some], atol=1e-5)
-    assert not torch.equal(whole, distorted(images, SAMPLES, 5, 1))
+    assert torch.allclose(distort(images[some], some, 5, 0), whole[some], atol=1e-5)
+    assert not torch.equal(whole, distort(images, SAMPLES, 5, 1))
 
 
 def test_changes_are_about_the_middle_and_moderate() -> None:
@@ -40,7 +40,7 @@ def test_changes_are_about_the_middle_and_moderate() -> None:
     zoom (2^0.3 of the area) and brightness (30 %) and contrast make of it."""
     images = torch.zeros(200, 1, 15, 15)
     images[:, :, 5:10, 5:10] = 0.5
-    found = distorted(images, SAMPLES, 7)[:, 0]
+    found = distort(images, SAMPLES, 7)[:, 0]
     mass, place = found.sum(dim=(1, 2)), torch.arange(15.0)
     for dim in (1, 2):
         middle = (found.sum(dim=3 - dim) * place).sum(dim=1) / mass
@@ -49,12 +49,12 @@ def test_changes_are_about_the_middle_and_moderate() -> None:
 
 
 def test_no_images_are_no_images() -> None:
-    assert distorted(torch.zeros(0, 3, 8, 8), torch.arange(0), 1).shape == (0, 3, 8, 8)
+    assert distort(torch.zeros(0, 3, 8, 8), torch.arange(0), 1).shape == (0, 3, 8, 8)
 
 
 def test_a_grey_picture_has_no_colour_afterwards() -> None:
     images = pictures(1).expand(-1, 3, -1, -1)
-    found = distorted(images, SAMPLES, 3)
+    found = distort(images, SAMPLES, 3)
     assert torch.allclose(found, found[:, :1].expand_as(found), atol=1e-6)
 
 

@@ -199,7 +199,7 @@ def test_a_truncated_archive_is_a_sentence(tmp_path):
 
 
 def test_an_oversized_member_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "LARGEST", 1000)
+    monkeypatch.setattr(archive, "MAX_BYTES", 1000)
     path = write_tar(official_binary(CIFAR10), tmp_path / "x.tar.gz")
     with pytest.raises(InputError, match="more than any official file"):
         data.prepare("cifar10", str(path), root=tmp_path)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lotnet.data.counter_rng import below, bits, permutation
+from lotnet.data.counter_rng import bits, permutation, randint
 
 KEYS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)
 
@@ -30,9 +30,9 @@ def test_permutation_holds_every_index_once(key, size):
 
 
 @pytest.mark.parametrize("limit", [2, 3, 9])
-def test_below_is_uniform(limit):
+def test_randint_is_uniform(limit):
     n = 90_000
-    counts = torch.bincount(below(limit, torch.arange(n), 7, 0, 1), minlength=limit).double()
+    counts = torch.bincount(randint(limit, torch.arange(n), 7, 0, 1), minlength=limit).double()
     chi_square = ((counts - n / limit) ** 2 / (n / limit)).sum()
     assert len(counts) == limit
     assert chi_square < 40  # 8 degrees of freedom: probability below 1e-5

@@ -88,11 +88,11 @@ class Finite:
         return sum((self.weight[x] * abs(g[x] - self.truth[x]) for x in points), F(0)) / self.probability(points)
 
     @property
-    def labeller_error(self) -> F:
+    def labeler_error(self) -> F:
         return self.probability(self.mistakes())
 
     def bound(self, g: tuple[F, ...], c: F, delta: F) -> F:
-        return loss_bound(c, self.loss(g, self.labels), self.consistency(g, delta), self.labeller_error, delta)
+        return loss_bound(c, self.loss(g, self.labels), self.consistency(g, delta), self.labeler_error, delta)
 
 
 def fractions(values: tuple[int, ...]) -> tuple[F, ...]:
@@ -156,7 +156,7 @@ def check_the_steps(task: Finite, g: tuple[F, ...], c: F, delta: F) -> None:
     l2 = sum((loss for x, loss in losses.items() if x not in wrong), F(0))
     p1, r = task.probability(consistent & wrong), task.consistency(g, delta)
     assert l2 + p1 == l1 + sum((task.weight[x] * abs(g[x] - task.labels[x]) for x in consistent), F(0))
-    assert l2 <= l1 + task.loss(g, task.labels) - task.labeller_error + r
+    assert l2 <= l1 + task.loss(g, task.labels) - task.labeler_error + r
     assert l2 >= (c - 1) * l1 - p1 - r
 
 
@@ -164,8 +164,8 @@ def second_lemma(task: Finite, g: tuple[F, ...], c: F, delta: F) -> tuple[bool, 
     """(whether the paper's condition for it is met, the error that it claims at most), with the smallest beta."""
     fit, r = task.loss(g, task.labels), task.consistency(g, delta)
     weighted = fit + 2 * r  # beta times the labeller's error
-    claimed = 2 * (weighted / (c - 1) + r) + fit - task.labeller_error
-    return 0 < weighted <= (c - 1) / 2 * task.labeller_error, claimed
+    claimed = 2 * (weighted / (c - 1) + r) + fit - task.labeler_error
+    return 0 < weighted <= (c - 1) / 2 * task.labeler_error, claimed
 
 
 def test_the_main_lemma_and_theorem_2_hold_on_random_finite_distributions() -> None:
@@ -183,7 +183,7 @@ def test_the_main_lemma_and_theorem_2_hold_on_random_finite_distributions() -> N
         # Theorem 2: the minimiser's bound is at most that of the truth itself, which is the stated one.
         truth = fractions(task.truth)
         mu = task.consistency(truth, F(0))
-        assert task.bound(truth, c, delta) == error_bound(c, mu, task.labeller_error)
+        assert task.bound(truth, c, delta) == error_bound(c, mu, task.labeler_error)
     assert telling > 500  # an error is at most one: above that the inequality says nothing
 
 
@@ -208,7 +208,7 @@ def test_with_strict_expansion_the_lemma_and_theorem_2_are_false() -> None:
     assert ISOLATED.error(student) == F(1, 7)
     assert ISOLATED.bound(student, c, F(0)) == F(-1, 7)  # the least L(G) there can be: the student is a minimiser
     assert ISOLATED.consistency(fractions(ISOLATED.truth), F(0)) == 0
-    assert error_bound(c, F(0), ISOLATED.labeller_error) == F(4, 35) < ISOLATED.error(student)
+    assert error_bound(c, F(0), ISOLATED.labeler_error) == F(4, 35) < ISOLATED.error(student)
     assert ISOLATED.expansion() == 1  # with `P_i(V) <= a` the assumption fails, as it must
 
 
@@ -322,7 +322,7 @@ def test_with_strict_expansion_theorem_3_is_false() -> None:
     line.sort()
     radii = [radius(F(x), line, t) or F(0) for x, t in enumerate(ISOLATED.truth)]
     mean, lipschitz = sum(radii) / 7, steepest(line)
-    claimed = certified_radius_bound(F(6), F(0), F(0), ISOLATED.labeller_error, lipschitz)
+    claimed = certified_radius_bound(F(6), F(0), F(0), ISOLATED.labeler_error, lipschitz)
     assert lipschitz == 2
     assert claimed == F(9, 28)
     assert mean < claimed

@@ -116,8 +116,8 @@ def test_models_that_come_with_lotnet() -> None:
         assert len(stored.classes) == stored.images.classes
         settings = (FOLDER / name / packed.SETTINGS).read_text()
         assert not MACHINE.search(settings)
-        facts = stored.images, stored.classes, stored.data, stored.result, stored.trained
-        assert (FOLDER / name / CARD).read_text() == packed_card(name, *facts, json.loads(settings)["sha256"])
+        sha256 = json.loads(settings)["sha256"]
+        assert (FOLDER / name / CARD).read_text() == packed_card(name, stored, sha256)
 
 
 @pytest.mark.parametrize("config", [LipResNet18(channels=2), LipConvnet(channels=4, parametrization="soc", head="lln")])

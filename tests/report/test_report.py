@@ -15,7 +15,7 @@ from lotnet.data import Split
 from lotnet.report import collect, render
 from lotnet.report.chart import chart, tick_step
 from lotnet.report.gallery import gallery
-from lotnet.runs.data import limited_places
+from lotnet.runs.data import subset_indices
 
 PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
 
@@ -77,7 +77,7 @@ def test_the_tables_hold_the_numbers_without_a_script(pictures: Split, tmp_path:
 
 def test_several_runs_stand_side_by_side(pictures: Split, tmp_path: Path) -> None:
     one = made_up_run(tmp_path / "a" / "run", pictures.labels)
-    other = made_up_run(tmp_path / "b" / "run", pictures.labels[limited_places(300, 120)], seed=1)
+    other = made_up_run(tmp_path / "b" / "run", pictures.labels[subset_indices(300, 120)], seed=1)
     assert main(["report", str(one), str(other), "--out", str(tmp_path / "both.html")]) == 0
     page = (tmp_path / "both.html").read_text()
     for run in (one, other):  # of one name: told apart by their paths
@@ -87,12 +87,12 @@ def test_several_runs_stand_side_by_side(pictures: Split, tmp_path: Path) -> Non
 
 
 def test_the_gallery_shows_extremes_mistakes_and_neighbours(pictures: Split, tmp_path: Path) -> None:
-    path = made_up_run(tmp_path / "run", pictures.labels[limited_places(300, 200)])
+    path = made_up_run(tmp_path / "run", pictures.labels[subset_indices(300, 200)])
     add_attacks(path, pictures, [5])
-    places = limited_places(300, 200).numpy()
+    places = subset_indices(300, 200).numpy()
     (run,) = collect([path])
     cards = gallery(run, pictures, 1)
-    held = np.where(run.right, run.radii, -1)
+    held = np.where(run.correct, run.radii, -1)
     assert [card.index for card in cards["most"] if card.top] == places[np.argsort(-held)[:12]].tolist()
     assert {card.label for card in cards["least"]} == set(range(10))
     assert [card.radius for card in cards["least"]] == sorted(card.radius for card in cards["least"])

@@ -82,7 +82,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
 def test_half_written_files_are_swept_away(tmp_path: Path) -> None:
     (tmp_path / ".00000012.safetensors.abc").write_bytes(b"half")
     write(tmp_path / "00000012.safetensors", POSITION, {"weights.a": torch.ones(1)})
-    Checkpoints(tmp_path).sweep()
+    Checkpoints(tmp_path).remove_partial_files()
     assert [path.name for path in tmp_path.iterdir()] == ["00000012.safetensors"]
 
 

@@ -15,7 +15,7 @@ from lotnet.config import RunConfig, TrainerConfig
 from lotnet.data import Dataset, Split, load, to_unit
 from lotnet.errors import InputError
 from lotnet.selftraining import pseudolabels
-from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide, from_elsewhere
+from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide, load_unlabeled
 
 TENTH = SelfTrainingConfig(labeled=0.1, held_out=0.2)
 
@@ -72,8 +72,8 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
     pixels = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
     path = tmp_path / "500K.pickle"
     path.write_bytes(pickle.dumps({"data": pixels, "extrapolated_targets": np.zeros(12, np.int64)}))
-    found = from_elsewhere(dataset, str(path))
-    assert from_elsewhere(dataset, str(path), limit=5).shape == (5, 3, 32, 32)
+    found = load_unlabeled(dataset, str(path))
+    assert load_unlabeled(dataset, str(path), limit=5).shape == (5, 3, 32, 32)
     alone = divide(dataset, SelfTrainingConfig(unlabeled=str(path), held_out=0.2), 0, found)
     assert torch.equal(alone.images, found)
     assert len(alone.hidden) == 0
@@ -86,7 +86,7 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
         from PIL import Image
 
         Image.fromarray(pixels[0]).save(folder / "x.png")
-        from_elsewhere(load("digits"), str(folder))
+        load_unlabeled(load("digits"), str(folder))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_plan_survives_its_file() -> None:
     assert (plan.stage("teacher", 4).trainer.epochs, plan.stage("student", 4).trainer.epochs) == (70, 7)
     assert plan.stage("student", 2).seed == 2
     assert plan.folder(Path("x"), 2) == Path("x/seed-2")
-    assert plan.alone(2).folder(Path("x"), 2) == Path("x")
+    assert plan.for_seed(2).folder(Path("x"), 2) == Path("x")
     with pytest.raises(InputError, match="unknown setting labelled: did you mean labeled"):
         Plan.from_yaml(plan.to_yaml().replace("labeled:", "labelled:", 1), "plan")
     with pytest.raises(InputError, match="plan has format 9, this lotnet reads 1 and 2: "):

@@ -79,4 +79,4 @@ def test_a_failure_does_not_hide_another() -> None:
     with pytest.raises(ZeroDivisionError) as caught, Background() as background:
         background(fail)
         raise ZeroDivisionError
-    assert caught.value.__notes__ == ["besides: the disk is full"]
+    assert caught.value.__notes__ == ["and a background task failed: the disk is full"]

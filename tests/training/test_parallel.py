@@ -13,7 +13,7 @@ import torch
 from lotnet.cli.main import main
 from lotnet.errors import InputError
 from lotnet.orthogonalize.sharing import assign_owners
-from lotnet.training.launch import leave_together
+from lotnet.training.launch import barrier_on_exit
 from lotnet.training.signals import Interrupted
 from runs import TINY, final_state, finish, start
 
@@ -92,7 +92,7 @@ def test_both_processes_measure_the_best_checkpoint(tmp_path: Path, capsys: pyte
 def test_processes_leave_together_unless_one_fails(error: Exception | None, barriers: int) -> None:
     met = []
     fabric: Any = SimpleNamespace(barrier=lambda: met.append(1))
-    with contextlib.suppress(Interrupted, InputError), leave_together(fabric):
+    with contextlib.suppress(Interrupted, InputError), barrier_on_exit(fabric):
         if error:
             raise error
     assert len(met) == barriers

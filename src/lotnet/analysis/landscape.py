@@ -27,7 +27,7 @@ from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear, OrthogonalConv2d
 from lotnet.losses import Loss
 from lotnet.progress import progress_bar
-from lotnet.runs.data import load_data, part_of
+from lotnet.runs.data import load_data, split_subset
 from lotnet.training.precision import evaluating
 
 
@@ -78,7 +78,7 @@ def analyze(networks: list[Network], settings: LandscapeSettings, console: Conso
         task = progress.add_task("evaluating losses", total=len(networks) * settings.points**2)
         for network in networks:
             weight = next(network.model.parameters())
-            split = part_of(load_data(network.run.config), settings.split, settings.limit)
+            split = split_subset(load_data(network.run.config), settings.split, settings.limit)
             images, labels = to_unit(split.images, weight.dtype).to(weight.device), split.labels.to(weight.device)
             found[network.name] = landscape(
                 network.model,

@@ -56,7 +56,7 @@ class LayerConvergence:
     """The largest condition number; None where a matrix is singular."""
     paper: Convergence
     bound: tuple[float | None, ...]
-    """The paper's bound of `paper.largest`; None where it is infinite."""
+    """The paper's bound of `paper.largest`; None where the bound is infinite."""
     ours: Convergence
 
 
@@ -156,13 +156,13 @@ def draw(layers: list[LayerConvergence]) -> bytes:
     picture = figure(12, 3.8)
     left, middle, right = picture.subplots(1, 3)
     for number, layer in enumerate(layers):
-        colour: Any = (0.15, 0.35 + 0.5 * number / len(layers), 0.75 - 0.5 * number / len(layers))
+        color: Any = (0.15, 0.35 + 0.5 * number / len(layers), 0.75 - 0.5 * number / len(layers))
         for axes, steps in ((left, layer.paper), (right, layer.ours)):
-            axes.plot(steps.largest, color=colour, linewidth=1, marker=".")
-            axes.plot(steps.smallest, color=colour, linewidth=1, linestyle=":")
+            axes.plot(steps.largest, color=color, linewidth=1, marker=".")
+            axes.plot(steps.smallest, color=color, linewidth=1, linestyle=":")
         middle.plot(
             [math.nan if bound is None else bound - 1 for bound in layer.bound],
-            color=colour,
+            color=color,
             linestyle="--",
             linewidth=1,
         )

@@ -58,11 +58,11 @@ def linf_accuracy(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         logits = torch.cat([graph(x.to(device, torch.float64)).cpu() for x in images.split(batch_size)])
-    right = logits.isfinite().all(dim=1) & (logits.argmax(dim=1) == labels)
-    progress(int((~right).sum()))
+    correct = logits.isfinite().all(dim=1) & (logits.argmax(dim=1) == labels)
+    progress(int((~correct).sum()))
 
     def attack(x: Tensor, y: Tensor) -> Tensor:
         return pgd_linf(graph, x, y, radius, settings, generator=generator)
 
-    left = count_robust(graph, attack, images, labels, right, device, batch_size, progress)
-    return LInfAccuracy(len(images), float(right.double().mean()), left / len(images))
+    robust = count_robust(graph, attack, images, labels, correct, device, batch_size, progress)
+    return LInfAccuracy(len(images), float(correct.double().mean()), robust / len(images))

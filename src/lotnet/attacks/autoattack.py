@@ -9,7 +9,7 @@ from lotnet.attacks.pgd import Model
 from lotnet.errors import InputError
 
 
-class _Single(nn.Module):
+class _Float32Model(nn.Module):
     """The model as a float32 module, which the package needs. The model itself computes in `dtype`."""
 
     def __init__(self, model: Model, dtype: torch.dtype) -> None:
@@ -22,7 +22,7 @@ class _Single(nn.Module):
 
 
 def require_auto_attack() -> Any:
-    """Import the package's class, or say which extra has it. Call this before long work."""
+    """Import the package's class, or raise an `InputError` that names the missing extra. Call it before long work."""
     try:
         from pyautoattack import AutoAttack
     except ImportError:
@@ -56,7 +56,7 @@ def auto_attack_l2(
             for x, y, r in zip(images, labels, radius, strict=True)
         ]
         return torch.cat(alone) if alone else images.float()
-    single = _Single(model, images.dtype)
+    single = _Float32Model(model, images.dtype)
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
     attack = standard(single, norm="L2", eps=float(radius), seed=seed, device=images.device)

@@ -46,7 +46,7 @@ class Counterexample:
 
     @property
     def distance(self) -> float:
-        """The distance, rounded. `squared_distance` decides."""
+        """The rounded distance, for display. `squared_distance` is exact."""
         return math.sqrt(self.squared_distance)
 
     def to_dict(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def nearest_examples(
     steps: int = 20,
     generator: torch.Generator | None = None,
 ) -> list[Nearest]:
-    """Search for the `count` least and the `count` most robust images. Images where PGD finds nothing are left out."""
+    """Attack the `count` least and the `count` most robust images. Images for which PGD finds nothing are left out."""
     radii = certificates.radii["float"]
     held = (certificates.correct() & (radii > 0)).nonzero().flatten()
     order = held[radii[held].argsort(stable=True)]

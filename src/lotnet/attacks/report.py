@@ -128,7 +128,7 @@ def attack_report(
 
 
 def _attacks(model: Model, settings: AttackSettings, generator: torch.Generator) -> dict[str, Attack]:
-    """Each attack by its name in the report; the l2 attacks keep to their radius exactly."""
+    """The attacks by their names in the report. Points of l2 attacks lie within the radius exactly."""
     radius = settings.radius
     l2, linf = (replace(pgd, steps=settings.steps, restarts=settings.restarts) for pgd in (PGD_L2, PGD_LINF))
     attacks: dict[str, Attack] = {

@@ -18,7 +18,7 @@ def by_network(title: str, *headings: str) -> Table:
 
 
 def newton_table(layers: list[LayerConvergence]) -> Table:
-    """One row per layer, after the step that the paper speaks of. It fits 80 columns."""
+    """A table with one row per layer, after step `OBSERVED` of the paper's iteration. It fits 80 columns."""
     lengths = sorted({len(layer.ours.largest) - 1 for layer in layers})
     ours = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
     table = Table(title=f"Singular values: {OBSERVED} of the paper's steps, and {ours} of ours")

@@ -15,9 +15,9 @@ from lotnet.errors import InputError
 from lotnet.spelling import nearest
 
 COMMON: dict[str, dict[str, Any]] = {
-    "seed": {"type": int, "default": 0, "help": "All random numbers depend on it."},
+    "seed": {"type": int, "default": 0, "help": "Seed of all random numbers."},
     "limit": {"type": int | None, "default": None, "help": "Number of images used from each split; by default all."},
-    "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto is a GPU if there is one."},
+    "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."},
     "json": {"action": "store_true", "help": "Print one JSON object on stdout, everything else on stderr."},
 }
 """Options that mean the same under every verb."""
@@ -34,9 +34,9 @@ class Parser(ArgumentParser):
             self.add_argument(f"--{name}", **COMMON[name])
 
     def add_fields(self, settings: type, title: str, group: str = "", values: Mapping[str, Any] | None = None) -> None:
-        """One option for each field of a dataclass, --GROUP.FIELD, or --FIELD without a group.
+        """Add one option for each field of a dataclass: --GROUP.FIELD, or --FIELD without a group.
 
-        `values`, by dotted name, are shown as the defaults in place of the dataclass's own.
+        Defaults are `values` by dotted name, and the dataclass's own where `values` has none.
         """
         options, docs = self.add_argument_group(title), _field_docs(settings)
         fields = {field.name: field for field in dataclasses.fields(settings)}
@@ -47,13 +47,13 @@ class Parser(ArgumentParser):
             options.add_argument(f"--{name}", type=kind, default=default, help=docs.get(field.name, ""))
 
     def options(self) -> list[str]:
-        """All options as they are written, `--out` and so on."""
+        """All options as they are written, for instance `--out`."""
         return [option for action in self._actions for option in action.option_strings]
 
     def read(self, arguments: list[str]) -> Namespace:
-        """Values from the command line, typed and completed by defaults."""
+        """Parse the command line. Returns typed values, with defaults where no value was given."""
         parsed = self.parse_args(arguments)
-        for action in self._actions:  # jsonargparse lets null through wherever a value may be left out
+        for action in self._actions:  # jsonargparse accepts null for every option that may be left out
             if action.default not in (None, SUPPRESS) and parsed[action.dest] is None:
                 raise InputError(f"{self.prog}: {action.dest} cannot be null: give a value or leave it out")
         return parsed
@@ -72,7 +72,7 @@ class Parser(ArgumentParser):
 
 
 def _wanted(expected: str) -> str:
-    """What jsonargparse expects, in words."""
+    """The values that jsonargparse expects, in words."""
     words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "NoneType": "null"}
     if choices := re.search(r"Literal\[(.*?)\]", expected):
         return "one of " + choices[1].replace("'", "")
@@ -81,7 +81,7 @@ def _wanted(expected: str) -> str:
 
 
 def _field_docs(settings: type) -> dict[str, str]:
-    """The docstring under each field, of the class itself or of the one it inherits from."""
+    """The docstring under each field of a dataclass and its base classes."""
     docs: dict[str, str] = {}
     for base in reversed(inspect.getmro(settings)):
         if dataclasses.is_dataclass(base):

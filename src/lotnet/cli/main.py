@@ -1,4 +1,4 @@
-"""The command `lotnet`: finds the verb, and turns what goes wrong into one sentence."""
+"""The command `lotnet`: runs the module of a verb, and prints an error as one sentence."""
 
 import importlib
 import os
@@ -14,22 +14,25 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "certify": ("lotnet.cli.verbs.certify", "prove, for each image, a radius in which the prediction cannot change"),
     "attack": ("lotnet.cli.verbs.attack", "attack a model, and every certificate at exactly its radius"),
-    "predict": ("lotnet.cli.verbs.predict", "the label of an image file, and the radius in which it is proved"),
-    "export": ("lotnet.cli.verbs.export", "one file for ONNX Runtime or plain PyTorch, logits and radius as outputs"),
-    "pack": ("lotnet.cli.verbs.pack", "a run as a small folder to give away, its kernels in half precision"),
-    "demo": ("lotnet.cli.verbs.demo", "a local page: drop an image, see its label, its radius and what attacks do"),
-    "report": ("lotnet.cli.verbs.report", "one page about certified runs, compared if there are several"),
+    "predict": ("lotnet.cli.verbs.predict", "predict the label of an image file, and the radius in which it is proved"),
+    "export": (
+        "lotnet.cli.verbs.export",
+        "write one file for ONNX Runtime or plain PyTorch, with logits and radius as outputs",
+    ),
+    "pack": ("lotnet.cli.verbs.pack", "write a run as a small folder to give away, with kernels in half precision"),
+    "demo": ("lotnet.cli.verbs.demo", "serve a local page: drop an image, see its label, radius and attacks"),
+    "report": ("lotnet.cli.verbs.report", "write a page about certified runs, compared if there are several"),
     "analyze": ("lotnet.cli.verbs.analyze", "analyze trained networks: newton, landscape, features, tightness"),
     "ablate": ("lotnet.cli.verbs.ablate", "train and certify the variants of an ablation of the paper"),
     "data": ("lotnet.cli.verbs.data", "list data sets, or prepare one from a folder or archive"),
     "record": ("lotnet.cli.verbs.record", "store the results of a certified run beside the paper's row"),
-    "paper": ("lotnet.cli.verbs.paper", "the paper's rows, and the command that trains each"),
+    "paper": ("lotnet.cli.verbs.paper", "list the paper's rows, and the command that trains each"),
 }
-"""Verb: (module with `main(arguments) -> exit code`, one line for --help). Imported only when it is called for."""
+"""Verb: (module with `main(arguments) -> exit code`, one line for --help). The module is imported when it is used."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit codes: 0 done, 2 bad input, 128 + n stopped by signal n."""
+    """Run the command line. Returns the exit code: 0 done, 2 bad input, 128 + n stopped by signal n."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
@@ -53,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lotnet: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output has gone, as in `lotnet paper | head`
+    except BrokenPipeError:  # the reader of the output has closed it, as in `lotnet paper | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

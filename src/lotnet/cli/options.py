@@ -1,4 +1,4 @@
-"""Checks and displays that several verbs share."""
+"""Checks and output that several verbs share."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +15,7 @@ OUT = "by default in the run or model folder or, where nothing can be written th
 
 
 def open_model(source: str, console: Console) -> LoadedModel:
-    """Load a model, and say it if the model had to be frozen first."""
+    """Load a model. Prints a note if the model had to be frozen first."""
     loaded = load_model(source)
     if loaded.note is not None:
         say(console, loaded.note)
@@ -23,7 +23,7 @@ def open_model(source: str, console: Console) -> LoadedModel:
 
 
 def output_file(out: str | None, folder: Path, name: str) -> Path:
-    """The file that a verb writes: `out`, else `name` in the folder, else FOLDER-NAME in the current folder."""
+    """The path of a verb's output file: `out`, else `name` in the folder, else FOLDER-NAME in the current folder."""
     if out is not None:
         if Path(out).is_dir():
             raise InputError(f"{out} is a folder: name a file in it, as in --out {Path(out) / name}")
@@ -33,7 +33,7 @@ def output_file(out: str | None, folder: Path, name: str) -> Path:
 
 
 def output_folder(out: str | None, folder: Path) -> Path:
-    """The folder that a verb writes into: `out`, else `folder`, else the current folder."""
+    """The folder of a verb's output: `out`, else `folder` if it is writable, else the current folder."""
     if out is not None:
         return Path(out)
     try:
@@ -44,7 +44,7 @@ def output_folder(out: str | None, folder: Path) -> Path:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is: not wrapped, no colours guessed, no markup."""
+    """Print a line as it is, without wrapping, colours or markup."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -54,7 +54,7 @@ def check_split(name: str) -> None:
 
 
 def check_counts(options: Any, **least: int) -> None:
-    """Refuse options below the least that makes sense, before any work is done."""
+    """Refuse options below their smallest sensible value, before any work is done."""
     for name, limit in least.items():
         if options[name] < limit:
             raise InputError(f"--{name} cannot be {options[name]}: give {limit} or more")

@@ -1,8 +1,8 @@
-"""Command lines with a recipe and settings on top of it: those of `train`, `selftrain` and `ablate`.
+"""Command lines with a recipe and settings on top of it, for `train`, `selftrain` and `ablate`.
 
-A line is parsed once. Its words are divided into the verb's own options, which the verb's parser reads, and settings
-such as `--model.depth 20`, which `lotnet.config` reads as it reads those of a recipe. Which settings there are depends
-on the recipe and on other settings, so the parser learns of them only to list them for `--help`.
+A command line has two kinds of words: the verb's own options, which the verb's parser reads, and settings such as
+`--model.depth 20`, which `lotnet.config` reads. The known settings depend on the recipe and on other settings, so they
+are added to the parser only for `--help`.
 """
 
 import sys
@@ -26,7 +26,7 @@ _HELP = ("-h", "--help")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The words of a command line, divided."""
+    """A command line, divided into options of the verb and settings."""
 
     parser: Parser
     options: Namespace
@@ -34,11 +34,11 @@ class CommandLine:
     given: dict[str, str | None]
     """Settings by dotted name, as text; None where the value is missing."""
     names: tuple[str, ...]
-    """Every option that was given, as it was written."""
+    """All options that were given, as they were written."""
     asks_for_help: bool
 
-    def only(self, *allowed: str) -> None:
-        """Refuse what would change a run that is resumed."""
+    def allow_only(self, *allowed: str) -> None:
+        """Refuse all other options, because a resumed run keeps its settings."""
         for name in self.names:
             if name not in allowed:
                 raise InputError(
@@ -51,9 +51,9 @@ class CommandLine:
         return self.options.config or default(self.given.get("data.name") or "digits")
 
     def settings(self, recipe: str, base: Mapping[str, str] | None = None, extra: type | None = None) -> Settings:
-        """The recipe's settings, changed by `base` and then by the options, which win wherever they stand.
+        """The recipe's settings, overridden by `base` and then by the command line.
 
-        With `--help`, all settings are listed with the values of recipe and base as defaults, and the program ends.
+        With `--help`, prints all settings, with the values of recipe and base as defaults, and ends the program.
         """
         prog = self.parser.prog
         with _warnings_on_stderr():
@@ -69,7 +69,7 @@ class CommandLine:
         return settings.override(self._checked(given, settings.known()), prog)
 
     def _checked(self, given: Mapping[str, str | None], known: Mapping[str, Any]) -> dict[str, str]:
-        """Every setting that was given is known and has a value."""
+        """Check that every given setting is known and has a value."""
         checked = {}
         for name, text in given.items():
             if type_of(name, known) is None:
@@ -82,7 +82,7 @@ class CommandLine:
 
 
 def parse(parser: Parser, arguments: list[str]) -> CommandLine:
-    """Divide the words of a command line, and read the verb's own options."""
+    """Divide a command line into options and settings, and parse the options."""
     own, given, names = parser.options(), dict[str, str | None](), list[str]()
     kept, words = [], list(arguments)
     while words:
@@ -102,18 +102,18 @@ def parse(parser: Parser, arguments: list[str]) -> CommandLine:
 
 
 def add_recipe_options(parser: Parser) -> None:
-    """The options of every verb that starts from a recipe."""
+    """Add the options of every verb that starts from a recipe."""
     parser.add_argument(
         "--config",
         type=str | None,
         default=None,
-        help=f"A YAML file, a run's own config.yaml for instance, or one of {', '.join(recipes())}.",
+        help=f"A YAML file, for instance a run's config.yaml, or one of {', '.join(recipes())}.",
     )
     parser.add_common("device", "json")
 
 
 def _add_settings(parser: Parser, settings: Settings) -> None:
-    """Every setting as an option, for --help."""
+    """Add every setting as an option, for --help."""
     values = settings.values
     if settings.extra is not None:
         parser.add_fields(settings.extra, "Self-training", values=values)
@@ -125,7 +125,7 @@ def _add_settings(parser: Parser, settings: Settings) -> None:
                 f"--{group}.kind",
                 type=Literal[tuple(KINDS[group])],
                 default=settings.kinds[group],
-                help=f"The kind of {group}, which decides what settings --{group}.* there are.",
+                help=f"The kind of {group}, which decides which settings --{group}.* exist.",
             )
         title = f"{group.capitalize()} ({settings.kinds[group]})" if group in KINDS else group.capitalize()
         parser.add_fields(made, title, group, values)

@@ -1,12 +1,13 @@
 """Settings of a run: frozen dataclasses, and the recipes and files that fill them.
 
-A setting is written once, as a field with its docstring. That is its default, its type, its place in a recipe and its
-line in `--help`. `model` and `loss` come in kinds, the tables `MODELS` and `LOSSES`; the key `kind` chooses one.
+Each setting is defined once, as a dataclass field with a docstring. The field gives its type, its default, its key in a
+recipe and its line in `--help`. There are several kinds of `model` and `loss`, in the tables `MODELS` and `LOSSES`; the
+key `kind` chooses one.
 
     groups      the dataclasses of the groups `data`, `optimizer` and `trainer`
     reader      checks a value against the type of its setting
     formats     the format versions, and the table of renamed settings
-    settings    settings by dotted name: those of a recipe, and overrides on top of them
+    settings    settings of a recipe by dotted name, and overrides on top of them
     recipes     packaged recipes and YAML files
     run         `RunConfig`, which holds all settings of a run
 """

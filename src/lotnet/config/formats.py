@@ -13,9 +13,10 @@ RENAMED: dict[str, str | None] = {
     "unlabelled": "unlabeled",
     "trainer.share_polar": "trainer.share_orthogonalization",
 }
-"""Name of a setting in format 1: its name today, or None where it was removed and never changed what a run computes.
+"""Maps the name of a setting in format 1 to its current name.
 
-Stored files are translated silently, recipes and options with a warning. Fingerprints use the names of format 1.
+The value is None for a setting that was removed and never changed the result of a run. Stored files are translated
+silently, and recipes and options with a warning. Fingerprints use the names of format 1.
 """
 _NAMES_IN_FORMAT_1 = {new: old for old, new in RENAMED.items() if new is not None}
 
@@ -29,7 +30,7 @@ def check_format(content: dict[str, Any], source: str, remedy: str) -> None:
 
 
 def current_names(content: dict[str, Any], source: str, warn: bool = False) -> dict[str, Any]:
-    """Settings under today's names, without the key `format`. Those of format 2 have no other names already."""
+    """Translate settings to their current names, and drop the key `format`. Format 2 has the current names already."""
     settings = copy.deepcopy(content)
     if settings.pop("format", 1) == FORMAT:
         return settings
@@ -52,7 +53,7 @@ def current_names(content: dict[str, Any], source: str, warn: bool = False) -> d
 
 
 def current_name(name: str, source: str, dashes: str = "") -> str | None:
-    """Today's name of a setting, after a warning if the given one is old; None if the setting was removed."""
+    """The current name of a setting; None if it was removed. Warns if `name` is an old name."""
     if name not in RENAMED:
         return name
     new = RENAMED[name]
@@ -61,7 +62,7 @@ def current_name(name: str, source: str, dashes: str = "") -> str | None:
 
 
 def warn_renamed(old: str, new: str | None, source: str) -> None:
-    """The command line prints this as one line on stderr."""
+    """Warn that a setting was renamed or removed. The command line prints the warning as one line on stderr."""
     advice = f"is now {new}: the old spelling" if new else "has no effect any more: it"
     warnings.warn(f"{source}: {old} {advice} will be refused by the next version", FutureWarning, stacklevel=3)
 
@@ -71,7 +72,7 @@ def name_in_format_1(name: str) -> str:
 
 
 def _group(settings: dict[str, Any], path: list[str], make: bool = False) -> dict[str, Any] | None:
-    """The dict at that path; None where there is none, unless one is to be made."""
+    """The dict at that path; None if there is none. With `make`, missing dicts are made."""
     group: Any = settings
     for name in path:
         if make:

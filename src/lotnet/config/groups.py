@@ -15,9 +15,9 @@ class DataConfig:
     root: str | None = None
     """Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet."""
     side: int | None = None
-    """Side in pixels that the images of a folder are resized to."""
+    """Side in pixels to which the images of a folder are resized."""
     distort: bool = False
-    """Also change shape and color of every second training image, besides cropping and mirroring: for long runs."""
+    """Also change shape and color of a random half of the training images: for long runs."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class OptimizerConfig:
     """Optimizer settings."""
 
     name: Literal["sgd", "nadam"] = "sgd"
-    """sgd with momentum, or nadam."""
+    """sgd (with momentum) or nadam."""
     lr: float = 0.1
     """Largest learning rate."""
     momentum: float = 0.9
@@ -35,11 +35,11 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     """Weight decay of all parameters. LOT's operator does not depend on the scale of its kernel."""
     schedule: Literal["multistep", "onecycle", "constant"] = "multistep"
-    """multistep: times 0.1 at half and three quarters of the run; onecycle: up, then down a cosine to zero."""
+    """multistep: times 0.1 after half and three quarters of the run; onecycle: linear warm-up, then cosine to zero."""
     warmup: float = 0.15
-    """Fraction of the run in which onecycle rises; 0 is a plain cosine."""
+    """Fraction of the run that onecycle spends on the warm-up; 0 is cosine decay alone."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0 is no limit."""
+    """Clip the norm of the gradient to this value; 0 does not clip."""
 
     def __post_init__(self) -> None:
         check(self.lr > 0, "optimizer.lr", "positive", self.lr)
@@ -56,11 +56,11 @@ class TrainerConfig:
     epochs: int = 200
     """Passes over the training images."""
     batch_size: int = 256
-    """Images in a step, over all processes together."""
+    """Images per step, over all processes together."""
     precision: Literal["tf32", "ieee", "double"] = "tf32"
-    """Arithmetic of training steps; on a CPU tf32 is ieee. Evaluation never uses tf32."""
+    """Arithmetic of training steps. On a CPU, tf32 is the same as ieee. Evaluation never uses tf32."""
     ema: float = 0.0
-    """Decay of an exponential moving average of the weights, which is then evaluated and saved; 0 is no average."""
+    """Decay of the exponential moving average of the weights, which is evaluated and saved; 0 takes no average."""
     radius: float = 36 / 255
     """The best checkpoint has the highest certified accuracy at this radius on the validation images."""
     cuda_graph: bool = True
@@ -70,7 +70,7 @@ class TrainerConfig:
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; 0 writes one only at the end of each epoch."""
     threads: int | None = None
-    """CPU threads, by default one for each core. Small networks train faster with 1; the last bits depend on it."""
+    """CPU threads; by default one per core. Small networks train faster with 1. Results differ in the last bits."""
     devices: int = 1
     """Processes on this machine, each with its own device; torchrun sets its own number."""
     nodes: int = 1

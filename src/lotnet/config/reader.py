@@ -1,4 +1,4 @@
-"""Checks values against the types of settings: nested dicts from files, or text from a command line."""
+"""Check values against the types of settings: nested dicts from files, or text from a command line."""
 
 import dataclasses
 import math
@@ -23,7 +23,7 @@ def field_types(settings: type, group: str = "") -> dict[str, Any]:
 
 
 def flatten(values: Any, known: Mapping[str, Any], source: str, prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name. An unknown one is refused with the nearest known spelling."""
+    """Flatten nested settings to dotted names. An unknown name is refused, with the nearest known name."""
     if not isinstance(values, dict):
         raise InputError(f"{source}: {prefix[:-1] or 'it'} is not a group of settings, `key: value` on each line")
     flat = {}
@@ -44,7 +44,7 @@ def unknown_setting(name: str, known: Mapping[str, Any], source: str) -> InputEr
 
 
 def read_value(value: Any, kind: Any, name: str, source: str) -> Any:
-    """`value` if it has the type `kind`. A whole number is taken for a float, and so is a fraction such as 36/255."""
+    """Check that `value` has the type `kind`. A float may also be a whole number or a fraction such as 36/255."""
     try:
         return _convert(value, kind)
     except _MismatchError:
@@ -56,7 +56,7 @@ def read_value(value: Any, kind: Any, name: str, source: str) -> Any:
 
 
 def read_text(text: str, kind: Any, name: str, source: str) -> Any:
-    """The value that a text on a command line stands for, given the type of its setting."""
+    """Parse a text from a command line as a value of the type `kind`."""
     try:
         return _parse(text, kind)
     except _MismatchError:
@@ -71,7 +71,7 @@ class _MismatchError(Exception):
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """A bool is a number in Python, and never one here."""
+    """Check a value from a file. Unlike in Python, a bool is never a number here."""
     members = _members(kind)
     if members:
         return _first(members, lambda member: _convert(value, member))
@@ -123,7 +123,7 @@ def _parse_float(text: str) -> float:
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
-    """The types of which a value may have any one; empty for a single type."""
+    """The members of a union type; empty for any other type."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else ()
 
 
@@ -137,7 +137,7 @@ def _first(members: Iterable[Any], convert: Callable[[Any], Any]) -> Any:
 
 
 def _wanted(kind: Any) -> str:
-    """What a setting of this type takes, in words."""
+    """The values that a setting of this type takes, in words."""
     if members := _members(kind):
         return " or ".join(_wanted(member) for member in members)
     if get_origin(kind) is Literal:

@@ -11,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.spelling import nearest
 
 SELF_TRAINING = "selftrain"
-"""The last part of the names of the packaged recipes for `lotnet selftrain`."""
+"""The recipes for `lotnet selftrain` are called DATASET/selftrain."""
 
 
 def recipes() -> list[str]:
@@ -27,7 +27,7 @@ def recipes() -> list[str]:
 
 
 def default_recipe(data: str, *settings: str) -> str:
-    """The recipe for a data set when none is named: the first of `settings` that there is, else default or plain."""
+    """The recipe for a data set when none is named: the first of `settings` that exists, else `default` or `plain`."""
     group = "folder" if data.startswith("folder:") else data
     wanted = (f"{group}/{setting}" for setting in (*settings, "default", "plain"))
     known = recipes()
@@ -35,7 +35,7 @@ def default_recipe(data: str, *settings: str) -> str:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """The settings in a packaged recipe, or in a YAML file of that path, as they are written there."""
+    """Read the settings of a packaged recipe or of a YAML file, without checking them."""
     if name in recipes():
         return read_yaml((resources.files("lotnet") / "recipes" / f"{name}.yaml").read_text(), name)
     if not name.endswith((".yaml", ".yml")):
@@ -48,9 +48,9 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def recipe_settings(name: str, extra: type | None = None) -> Settings:
-    """The checked settings of a recipe, or of a run's own config.yaml.
+    """Read and check the settings of a recipe, or of a run's own config.yaml.
 
-    `extra` is the dataclass of the settings that self-training has besides those of a run.
+    `extra` is a dataclass of additional settings at the top level, such as those of self-training.
     """
     if extra is None and name.endswith(f"/{SELF_TRAINING}"):
         raise InputError(f"{name} is a recipe of self-training: use `lotnet selftrain --config {name}`")

@@ -24,7 +24,7 @@ _GROUPS = ("data", "model", "loss", "optimizer", "trainer")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides what a training run computes.
+    """All settings that determine the result of a training run.
 
     Invariants: `RunConfig.from_yaml(config.to_yaml(), source) == config`; equal configurations have equal fingerprints,
     in this version and in every later one.
@@ -36,7 +36,7 @@ class RunConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     seed: int = 0
-    """All random numbers depend on it."""
+    """Seed of all random numbers."""
     limit: int | None = None
     """Number of images used from each split; by default all."""
 
@@ -46,7 +46,7 @@ class RunConfig:
 
     @staticmethod
     def from_recipe(recipe: str | Path, overrides: Mapping[str, Any] | None = None) -> "RunConfig":
-        """The settings of a packaged recipe or a YAML file, changed by overrides with dotted names.
+        """Read a packaged recipe or a YAML file, and change settings by their dotted names.
 
         >>> RunConfig.from_recipe("cifar10/creg-hh", {"model.depth": 20}).model.depth
         20
@@ -64,10 +64,10 @@ class RunConfig:
             raise InputError(f"{settings.source}: {error}") from None
 
     def override(self, overrides: Mapping[str, Any], source: str = "overrides") -> "RunConfig":
-        """This configuration with some settings changed, each by its dotted name.
+        """A copy of this configuration with some settings changed, each by its dotted name.
 
-        Where the kind of model or loss changes, settings that are not at their defaults apply to the new kind as far as
-        it has them.
+        If the kind of model or loss changes, the new kind takes over the settings that it also has and that were not at
+        their defaults.
 
         >>> RunConfig().override({"trainer.epochs": 3, "loss.kind": "emma"}).loss
         EMMA(radius=0.4235294117647059, temperature=0.25)
@@ -86,9 +86,9 @@ class RunConfig:
 
     @staticmethod
     def from_dict(settings: dict[str, Any], source: str) -> "RunConfig":
-        """The configuration that `to_dict` of this or an earlier version described.
+        """Read what `to_dict` of this version or an earlier one returned.
 
-        Settings that are not given have their defaults; `source` is named where one is wrong.
+        Missing settings have their defaults. Error messages name `source`.
         """
         return RunConfig.from_settings(Settings.read(current_names(settings, source), source))
 
@@ -104,8 +104,8 @@ class RunConfig:
     def fingerprint(self) -> str:
         """A hash that ties checkpoints to their settings.
 
-        Settings at their defaults do not count, so that a setting added by a later version does not separate a run from
-        its checkpoints. Renamed settings count under their names in format 1, for the same reason.
+        Settings at their defaults are left out, so that runs keep their fingerprints when a later version adds a
+        setting. Renamed settings are hashed under their names in format 1, for the same reason.
         """
         given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
         for group in _GROUPS:

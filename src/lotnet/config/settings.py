@@ -1,4 +1,4 @@
-"""Settings by dotted name: those that a recipe or a file gives, and overrides on top of them."""
+"""Settings by dotted name, from a recipe or a file, and overrides on top of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,27 +26,26 @@ def group_types(kinds: Mapping[str, str]) -> dict[str, type]:
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings by dotted name; those that are not given have their defaults.
+    """Checked settings by dotted name. Settings that are not given have their defaults.
 
-    Invariant: every name is known for the kinds of model and loss that are chosen, and every value has the type of its
-    setting.
+    Invariant: every name exists for the chosen kinds of model and loss, and every value has the type of its setting.
     """
 
     values: dict[str, Any]
     source: str
     """Where the settings come from, in words for error messages."""
     extra: type | None = None
-    """A dataclass of settings that a run has besides its own, at the top level: those of self-training."""
+    """A dataclass of additional settings at the top level, such as those of self-training."""
 
     @staticmethod
     def read(nested: dict[str, Any], source: str, extra: type | None = None) -> "Settings":
-        """Check nested settings, as a YAML file has them, under today's names."""
+        """Check nested settings, as in a YAML file. They must have their current names."""
         kinds = {group: _kind_in(nested, group, source) for group in KINDS}
         known = Settings({f"{group}.kind": kind for group, kind in kinds.items()}, source, extra).known()
         flat = flatten(nested, known, source)
         values = {name: read_value(value, known[name], name, source) for name, value in flat.items()}
         settings = Settings(values, source, extra)
-        settings.build()  # what is wrong in a file is said with the name of that file
+        settings.build()  # raises errors now, while the file that they are about is known
         return settings
 
     @property
@@ -54,7 +53,7 @@ class Settings:
         return {group: self.values.get(f"{group}.kind", default) for group, default in DEFAULT_KINDS.items()}
 
     def known(self) -> dict[str, Any]:
-        """The type of every setting that there is, by its dotted name."""
+        """The type of every setting that exists, by its dotted name."""
         known: dict[str, Any] = {} if self.extra is None else field_types(self.extra)
         known |= {"seed": int, "limit": int | None}
         for group, made in group_types(self.kinds).items():
@@ -63,7 +62,7 @@ class Settings:
         return known
 
     def with_kinds(self, overrides: Mapping[str, Any], source: str) -> "Settings":
-        """These settings for the kinds of model and loss among the overrides, as far as those kinds have them."""
+        """Switch to the kinds of model and loss in the overrides. Settings that the new kinds lack are dropped."""
         names = (f"{group}.kind" for group in KINDS)
         chosen = {name: overrides[name] for name in names if overrides.get(name) is not None}
         for name, kind in chosen.items():
@@ -73,10 +72,10 @@ class Settings:
         return Settings({name: value for name, value in moved.values.items() if name in known}, self.source, self.extra)
 
     def override(self, overrides: Mapping[str, Any], source: str) -> "Settings":
-        """These settings, changed where `overrides` has their dotted names.
+        """A copy of these settings with overrides, by dotted name.
 
-        An override is a value of the setting's type, or a text that stands for one as on the command line. A single
-        entry of a dict is set by its own name, as `model.options.tolerance`.
+        An override is a value of the setting's type, or a text that is parsed as on the command line. The name of a
+        single entry of a dict is, for instance, `model.options.tolerance`.
         """
         named = {current_name(name, source): value for name, value in overrides.items()}
         overrides = {name: value for name, value in named.items() if name is not None}
@@ -96,11 +95,11 @@ class Settings:
         return Settings(values, source if overrides else self.source, self.extra)
 
     def build(self) -> dict[str, Any]:
-        """The dataclass of each group."""
+        """Make the dataclass of each group."""
         return {group: self.make(settings, group) for group, settings in group_types(self.kinds).items()}
 
     def make(self, settings: type[T], group: str = "") -> T:
-        """The dataclass of one group, or of the settings at the top level."""
+        """Make the dataclass of one group, or of settings at the top level."""
         names = field_types(settings, group)
         given = {name.rpartition(".")[2]: self.values[name] for name in names if name in self.values}
         try:
@@ -110,7 +109,7 @@ class Settings:
 
 
 def type_of(name: str, known: Mapping[str, Any]) -> Any:
-    """The type of a setting, or of an entry of one that is a dict; None where there is no such setting."""
+    """The type of a setting, or of an entry of a dict setting; None if there is no such setting."""
     if name in known:
         return known[name]
     kind = known.get(name.rpartition(".")[0])

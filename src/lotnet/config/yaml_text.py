@@ -1,4 +1,4 @@
-"""YAML as lotnet reads it: booleans and floats of YAML 1.2, errors in one sentence."""
+"""Read YAML, with the booleans and floats of YAML 1.2 and errors of one sentence."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from lotnet.errors import InputError
 
 
 def read_yaml(text: str, source: str) -> dict[str, Any]:
-    """The settings in a YAML text; `source` is named where it is none."""
+    """Parse a YAML text as a dict of settings. Error messages name `source`."""
     try:
         settings = load_yaml(text)
     except ValueError as error:
@@ -20,7 +20,7 @@ def read_yaml(text: str, source: str) -> dict[str, Any]:
 
 
 def load_yaml(text: str) -> Any:
-    """Any YAML value. What is not YAML raises a `ValueError` that says near which line."""
+    """Parse any YAML value. Raises a `ValueError` that names the line if the text is not YAML."""
     try:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Data: `load` by name, `prepare` once, `Batches` on the device.
+"""Data sets: `prepare` one once, `load` it by name, and iterate over it with `Batches` on the device.
 
-A new data set is one new file with a `Source` and one line in `SOURCES`.
+To add a data set, write a module with a `Source` and add one line to `SOURCES`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SOURCES: dict[str, Source] = {
 
 
 def load(name: str, root: str | Path | None = None, side: int | None = None) -> Dataset:
-    """The data set `name`: a key of `SOURCES`, or `folder:PATH`.
+    """Load the data set `name`: a key of `SOURCES`, or `folder:PATH`.
 
-    `side` is what the images of a folder are resized to, 32 if not given. `root` is the folder of prepared
+    The images of a folder are resized to `side` x `side`, 32 x 32 by default. `root` is the folder of prepared data
     sets, by default $LOTNET_DATA, else ~/.cache/lotnet.
     """
     if name.startswith(folder.PREFIX):
@@ -60,7 +60,7 @@ def load(name: str, root: str | Path | None = None, side: int | None = None) -> 
 
 
 def prepare(name: str, source: str | None = None, root: str | Path | None = None) -> Path:
-    """Read `name` from `source`, one of its `origins`, into the cache; returns the file written."""
+    """Read the data set `name` from `source`, one of its `origins`, and store it. Returns the path of the file."""
     if name.startswith(folder.PREFIX):
         raise InputError(f"{name} needs no preparing: pass that name wherever a data set is asked for")
     known, path = _find(name), _path(name, root)
@@ -73,7 +73,7 @@ def prepare(name: str, source: str | None = None, root: str | Path | None = None
 
 
 def is_prepared(name: str, root: str | Path | None = None) -> bool:
-    """Whether `load(name, root)` has something to read."""
+    """Whether `load(name, root)` finds the data set."""
     return not _find(name).origins or _path(name, root).is_file()
 
 

@@ -1,10 +1,11 @@
-"""Stronger changes than crops and mirroring, for long trainings of large networks: shape and colour.
+"""Affine and colour augmentation, stronger than cropping and mirroring: for long runs of large networks.
 
 Invariants:
 
-* what happens to sample n depends only on the key and n, as all randomness of a batch does, up to rounding: how many
-  images are changed together moves the last bits;
-* about every second image is left as it is, bit for bit; pixels stay in [0, 1].
+* the change of sample n depends only on the key and n. Only its last bits depend on the size of the batch, because
+  PyTorch rounds differently for different sizes;
+* about half of the images stay as they are, bit for bit;
+* pixels stay in [0, 1].
 """
 
 import math
@@ -13,44 +14,46 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.data.counter_rng import below
+from lotnet.data.counter_rng import randint
 
-_TURN = math.radians(15)
+_ROTATION = math.radians(15)
 _SHEAR = 0.15
-_ZOOM = 0.15  # in powers of two
-_COLOUR = 0.3
+_SCALE = 0.15  # in powers of two
+_COLOR = 0.3
 _CHOICE, *_AMOUNTS = range(7)
 
 
-def distorted(images: Tensor, samples: Tensor, *key: int) -> Tensor:  # b c h w, b
-    """Every second image turned by up to 15 degrees, sheared and zoomed by up to a seventh or so about its middle, with
-    zeros where nothing was, then its brightness, contrast and colourfulness changed by up to 30 %."""
-    if not len(images):  # a process may have no share of the last batch
+def distort(images: Tensor, samples: Tensor, *key: int) -> Tensor:  # b c h w, b
+    """Change a random half of the images (pixels in [0, 1]): an affine map, then colour jitter.
+
+    The affine map rotates by up to 15 degrees, shears by up to 0.15 and scales by up to 2^0.15, about the centre of the
+    image. Pixels from outside of the image are zero. Brightness, contrast and saturation change by up to 30 %.
+    """
+    if not len(images):  # the last batch may have no images for this process
         return images
-    turn, shear, zoom, *factors = (_signed(samples, images.dtype, *key, tag) for tag in _AMOUNTS)
-    moved = _colour(
-        _move(images, _TURN * turn, _SHEAR * shear, 2 ** (_ZOOM * zoom)), *(1 + _COLOUR * f for f in factors)
-    )
-    chosen = below(2, samples, *key, _CHOICE) == 1
-    return torch.where(chosen[:, None, None, None], moved.clamp(0, 1), images)
+    rotation, shear, scale, *factors = (_signed(samples, images.dtype, *key, tag) for tag in _AMOUNTS)
+    moved = _affine(images, _ROTATION * rotation, _SHEAR * shear, 2 ** (_SCALE * scale))
+    changed = _color_jitter(moved, *(1 + _COLOR * factor for factor in factors))
+    chosen = randint(2, samples, *key, _CHOICE) == 1
+    return torch.where(chosen[:, None, None, None], changed.clamp(0, 1), images)
 
 
 def _signed(samples: Tensor, dtype: torch.dtype, *key: int) -> Tensor:
-    """Numbers in [-1, 1): multiples of 2^-23, which float32 has and half precisions round."""
-    return (below(2**24, samples, *key).float() / 2**23 - 1).to(dtype)
+    """Uniform numbers in [-1, 1): multiples of 2^-23, which are exact in float32 and rounded in half precision."""
+    return (randint(2**24, samples, *key).float() / 2**23 - 1).to(dtype)
 
 
-def _move(images: Tensor, turn: Tensor, shear: Tensor, zoom: Tensor) -> Tensor:
-    zero, cos, sin = torch.zeros_like(turn), turn.cos(), turn.sin()
+def _affine(images: Tensor, rotation: Tensor, shear: Tensor, scale: Tensor) -> Tensor:
+    zero, cos, sin = torch.zeros_like(rotation), rotation.cos(), rotation.sin()
     rows = (torch.stack((cos, shear - sin, zero), dim=1), torch.stack((sin, cos, zero), dim=1))
-    places = F.affine_grid(torch.stack(rows, dim=1) / zoom[:, None, None], list(images.shape), align_corners=False)
+    places = F.affine_grid(torch.stack(rows, dim=1) / scale[:, None, None], list(images.shape), align_corners=False)
     return F.grid_sample(images, places, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def _colour(images: Tensor, brightness: Tensor, contrast: Tensor, colourfulness: Tensor) -> Tensor:
-    brightness, contrast, colourfulness = (f[:, None, None, None] for f in (brightness, contrast, colourfulness))
+def _color_jitter(images: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
+    brightness, contrast, saturation = (f[:, None, None, None] for f in (brightness, contrast, saturation))
     images = brightness * images
-    grey = images.mean(dim=(1, 2, 3), keepdim=True)
-    images = grey + contrast * (images - grey)
-    grey = images.mean(dim=1, keepdim=True)
-    return grey + colourfulness * (images - grey)
+    gray = images.mean(dim=(1, 2, 3), keepdim=True)
+    images = gray + contrast * (images - gray)
+    gray = images.mean(dim=1, keepdim=True)
+    return gray + saturation * (images - gray)

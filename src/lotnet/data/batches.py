@@ -1,13 +1,13 @@
-"""Batches made on the device. The whole split lies there as uint8; a batch takes a few tensor operations.
+"""Batches that are made on the device: the whole split lies there as uint8, so no worker processes are needed.
 
 Invariants:
 
-* a batch holds pixels in [0, 1], each exactly level / 255 rounded once where the image is not distorted;
-* the order of an epoch depends only on (seed, epoch), the augmentation of sample n only on (seed, epoch, n). So the
-  global batches are the same for any number of processes, on any device, and after resuming at any step (distorted
-  images up to rounding);
-* `batch_size` is the size of the GLOBAL batch. Each process takes one contiguous shard of it; the shards, joined in
-  order of rank, are the global batch.
+* pixels lie in [0, 1]. In an image that is not distorted, each is level / 255, rounded once;
+* the order of an epoch depends only on (seed, epoch), and the augmentation of sample n only on (seed, epoch, n). So
+  the global batches are the same for any number of processes, on any device, and after resuming at any step
+  (distorted images are the same up to rounding);
+* `batch_size` is the size of the global batch, over all processes. Each process takes one contiguous shard; the
+  shards, joined in order of rank, are the global batch.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.data.augment import distorted
-from lotnet.data.counter_rng import below, permutation
+from lotnet.data.augment import distort
+from lotnet.data.counter_rng import permutation, randint
 from lotnet.data.dataset import Augmentation, Split
 from lotnet.errors import InputError
 
@@ -38,8 +38,8 @@ class Shard:
 class Batches:
     """Epochs of (images, labels) from one split.
 
-    Training: `Batches(train, 256, seed=0, augmentation=dataset.augmentation, drop_last=True)`.
-    Measuring, every image once and in order: `Batches(test, 256)`.
+    For training: `Batches(train, 256, seed=0, augmentation=dataset.augmentation, drop_last=True)`.
+    For evaluation, with every image once and in order: `Batches(test, 256)`.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class Batches:
     ) -> None:
         """Move the split to the device.
 
-        `seed` shuffles every epoch anew and decides the augmentation; without it the images keep their order.
-        `drop_last` leaves out a last batch that is not full. Without it the shards of that batch may differ by one
-        image, and be empty.
+        `seed` determines the order of the images in each epoch, and their augmentation. Without a seed the images keep
+        their order. `drop_last` leaves out a last batch that is not full. Without `drop_last`, the shards of that
+        batch may differ in size by one image, and may be empty.
         """
         if batch_size < 1 or batch_size % shard.world_size:
             raise InputError(f"the batch size {batch_size} must be a positive multiple of {shard.world_size} processes")
@@ -77,39 +77,39 @@ class Batches:
         self._drop_last = drop_last
 
     def __len__(self) -> int:
-        """Batches in an epoch, the same for every process."""
+        """Number of batches in an epoch, the same for every process."""
         full, rest = divmod(len(self._labels), self._batch_size)
         return full + bool(rest and not self._drop_last)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's shards of the batches of an epoch, from `start_step` on."""
+        """Iterate over this process's shards of an epoch's batches, from `start_step` on."""
         device, size, change = self._labels.device, len(self._labels), self._augmentation
         order = torch.arange(size, device=device)
         if self._shuffle:
             order = permutation(size, self._seed, epoch, _ORDER, device=device)
-        # Drawn for the whole epoch at once: a few large kernels in place of many small ones.
+        # Random numbers for the whole epoch at once: a few large kernels instead of many small ones.
         places = 2 * change.padding + 1
-        row = below(places, order, self._seed, epoch, _ROW)
-        column = below(places, order, self._seed, epoch, _COLUMN)
-        mirrored = below(1 + change.flip, order, self._seed, epoch, _FLIP)
+        row = randint(places, order, self._seed, epoch, _ROW)
+        column = randint(places, order, self._seed, epoch, _COLUMN)
+        mirrored = randint(1 + change.flip, order, self._seed, epoch, _FLIP)
         drawn = torch.stack([order, row, column, mirrored])
         for step in range(start_step, len(self)):
             batch = drawn[:, step * self._batch_size : (step + 1) * self._batch_size]
             samples, *place = batch.tensor_split(self._shard.world_size, dim=1)[self._shard.rank].unbind()
-            # index_select copies whole images; advanced indexing would go byte by byte on a CPU.
+            # index_select copies whole images. Advanced indexing is slower on a CPU: it copies byte by byte.
             images = self._images.index_select(0, samples)
             if change.padding or change.flip:
                 images = crop(images, change.padding, *place)
             pixels = to_unit(images, self._dtype)
             if change.distort:
-                pixels = distorted(pixels, samples, self._seed, epoch, _DISTORT)
+                pixels = distort(pixels, samples, self._seed, epoch, _DISTORT)
             yield pixels, self._labels[samples]
 
 
 def crop(images: Tensor, padding: int, row: Tensor, column: Tensor, mirrored: Tensor) -> Tensor:
-    """Crop each image (b c h w), padded with `padding` zeros, at its (row, column), then mirror it or not.
+    """Pad each image (b c h w) with `padding` zeros, crop it at its (row, column), and mirror it if `mirrored` is 1.
 
-    `row` and `column` hold an integer from 0 to 2 `padding` for each image, `mirrored` 0 or 1.
+    `row` and `column` hold an integer from 0 to 2 `padding` for each image, and `mirrored` holds 0 or 1.
     """
     b, c, h, w = images.shape
     padded = F.pad(images, (padding,) * 4).flatten(2)
@@ -121,6 +121,7 @@ def crop(images: Tensor, padding: int, row: Tensor, column: Tensor, mirrored: Te
 
 
 def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Turn uint8 levels into pixels, level / 255 in [0, 1]. Nothing else in this package does so."""
-    # Divides by a tensor: CUDA turns division by a number into a product with its reciprocal, which rounds twice.
+    """Convert uint8 levels to pixels in [0, 1], level / 255. All of lotnet uses this function."""
+    # The divisor is a tensor, because CUDA replaces division by a number by a product with its reciprocal. That would
+    # round twice.
     return images / torch.full((), 255, dtype=dtype, device=images.device)

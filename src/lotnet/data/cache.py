@@ -1,11 +1,11 @@
-"""A prepared data set on disk: one safetensors file, checked whole every time it is read.
+"""Prepared data sets on disk: one safetensors file each, whose checksum is verified at every read.
 
 Invariants:
 
-* tensors `train.images`, `train.labels`, `test.images`, `test.labels`; one metadata entry, JSON, with the
-  format version, the name, the class names, where the data came from, and the SHA-256 of all of that;
-* a file is written under another name and renamed, so that a reader sees the old one, the new one or none;
-* whatever is not exactly what was written is refused with a sentence.
+* a file holds the tensors `train.images`, `train.labels`, `test.images` and `test.labels`. One metadata entry, in JSON,
+  has the format version, the name, the class names, the origin of the data, and the SHA-256 of all these;
+* a file is written under another name and then renamed, so a reader sees the old file, the new file or none;
+* a file that differs in any bit from what was written is refused with an `InputError`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TENSORS = ("train.images", "train.labels", "test.images", "test.labels")
 
 
 def root_folder(root: str | Path | None = None) -> Path:
-    """Where prepared sets live: `root`, else the environment variable LOTNET_DATA, else ~/.cache/lotnet."""
+    """The folder of prepared data sets: `root`, else the environment variable LOTNET_DATA, else ~/.cache/lotnet."""
     return Path(root or os.environ.get("LOTNET_DATA") or "~/.cache/lotnet").expanduser()
 
 
 def write(dataset: Dataset, path: Path, origin: str) -> None:
-    """Store a data set; `origin` says what it was read from."""
+    """Store a data set, with the origin that it was read from."""
     splits = (dataset.train, dataset.test)
     tensors = dict(zip(_TENSORS, (t for s in splits for t in (s.images, s.labels)), strict=True))
     tensors = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
@@ -57,7 +57,7 @@ def write(dataset: Dataset, path: Path, origin: str) -> None:
 
 
 def read(path: Path) -> Dataset:
-    """The data set stored at `path`, or `InputError` where the file is damaged or of another version."""
+    """Read a stored data set. Raises an `InputError` if the file is damaged or has another format version."""
     try:
         with safe_open(path, framework="pt") as file:
             about = _header(file)
@@ -77,7 +77,7 @@ def read(path: Path) -> Dataset:
 
 
 def origin(path: Path) -> str | None:
-    """What the file says it was read from; None where no readable file of this version is there."""
+    """The origin stored in a file; None if there is no readable file of this format version."""
     try:
         with safe_open(path, framework="pt") as file:
             about = _header(file)

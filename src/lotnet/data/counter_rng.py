@@ -1,12 +1,13 @@
-"""Counter-based randomness: a number is a pure function of a key and an index, never of a generator's state.
+"""Counter-based random numbers: each is a pure function of a key and an index, without the state of a generator.
 
 Invariants:
 
-* the same on every device and in every version of torch, because it is integer arithmetic and a stable sort;
-* sample n's number does not depend on which process asks, in which order, or after how many others;
+* numbers are the same on every device and in every version of PyTorch: they need only integer arithmetic and a stable
+  sort;
+* the number of sample n does not depend on the process, or on which numbers were drawn before;
 * different keys give unrelated streams.
 
-Not for secrets.
+Not suitable for cryptography.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ _STEP = 0x9E3779B9  # 2^32 / golden ratio: consecutive key words never cancel
 
 
 def bits(index: Tensor, *key: int) -> Tensor:
-    """32 random bits, as int64 in [0, 2^32), for every entry of `index` (integers in [0, 2^32))."""
+    """Draw 32 random bits, as int64 in [0, 2^32), for each entry of `index` (integers in [0, 2^32))."""
     return _mix((_mix(index ^ _absorb(0, key)) + _absorb(1, key)) & _MASK)
 
 
-def below(limit: int, index: Tensor, *key: int) -> Tensor:
-    """Integers in [0, limit), limit < 2^31; the bias from equal odds is at most limit / 2^32."""
+def randint(limit: int, index: Tensor, *key: int) -> Tensor:
+    """Draw integers in [0, limit), limit < 2^31, almost uniformly: no probability is off by more than 2^-32."""
     return (bits(index, *key) * limit) >> 32
 
 
 def permutation(size: int, *key: int, device: torch.device | str = "cpu") -> Tensor:
-    """A permutation of range(size) that depends on the key alone."""
+    """A random permutation of range(size) that depends only on the key."""
     index = torch.arange(size, device=device)
-    # Stable, so that the rare equal keys (probability about size^2 / 2^33) fall alike on every device.
+    # A stable sort gives the same order on every device even if two random numbers are equal (probability about
+    # size^2 / 2^33).
     return torch.argsort(bits(index, *key), stable=True)
 
 
@@ -49,8 +51,8 @@ def _absorb(start: int, key: tuple[int, ...]) -> int:
 
 def _mix(x: Word) -> Word:
     """A bijection of 32-bit words in which every input bit moves every output bit (constants: C. Wellons)."""
-    # A multiplier above 2^31 is written less 2^32: equal modulo 2^32, and every product stays within a
-    # signed 64-bit integer, so that nothing leans on what overflow does.
+    # 2^32 is subtracted from a multiplier above 2^31. The result modulo 2^32 is the same, and no product overflows a
+    # signed 64-bit integer.
     x = x ^ (x >> 16)
     x = (x * 0x7FEB352D) & _MASK
     x = x ^ (x >> 15)

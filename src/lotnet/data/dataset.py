@@ -1,11 +1,12 @@
-"""What a data set is, and the only ways it is ever divided.
+"""Data sets in memory, and how they are split.
 
 Invariants:
 
-* images are uint8, n x c x h x w, at least one of them, train and test of one shape;
-* labels are int64 in [0, number of classes); there are at least two classes, all differently named;
-* what the model's `Normalize` takes comes from train: a mean per channel and ONE std, in [0, 1] units;
-* validation is a stratified part of train; the test split never chooses anything.
+* images are uint8, n x c x h x w, with n at least one. Train and test images have the same shape;
+* labels are int64 in [0, number of classes). There are at least two classes, with different names;
+* the statistics for the model's `Normalize` come from the training images: one mean per channel, and one std for all
+  channels, for pixels in [0, 1];
+* validation images are a stratified part of the training images. No choice is made by test images.
 """
 
 from __future__ import annotations
@@ -26,28 +27,30 @@ class Augmentation:
     """Random changes of an image that keep its label."""
 
     padding: int = 4
-    """Largest shift, in pixels: the image is padded with this many zeros, then cropped."""
+    """Largest shift in pixels. The image is padded with this many zeros on each side, and then cropped."""
     flip: bool = True
-    """Mirror every second image."""
+    """Mirror a random half of the images."""
     distort: bool = False
-    """Change shape and color of every second image."""
+    """Change shape and colour of a random half of the images."""
 
 
 AUGMENTATION = {
-    "digits": Augmentation(padding=1, flip=False),  # a mirrored 2 is no digit, and 8 pixels bear no shift by 4
+    "digits": Augmentation(
+        padding=1, flip=False
+    ),  # a mirrored 2 is not a digit, and a shift by 4 is too much for 8 pixels
 }
-"""The data sets whose recommended augmentation is not `Augmentation()`, that of natural images."""
+"""Recommended augmentation of data sets for which it is not `Augmentation()`, which is for natural images."""
 
 STD = {
     "cifar10": 0.2507,
     "cifar100": 0.2507,
 }
-"""Scalar stds fixed by the literature; any other set's is computed by the formula that gives CIFAR-10's."""
+"""Standard deviations that papers use. For other data sets, the std is computed as it was for CIFAR-10."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Images and their labels, checked once, here."""
+    """Images and their labels. The constructor checks both."""
 
     images: Tensor  # n c h w, uint8
     labels: Tensor  # n, int64
@@ -66,7 +69,7 @@ class Split:
         return len(self.labels)
 
     def select(self, index: Tensor | slice) -> Split:
-        """The images that a boolean mask, integer index or slice picks, in that order."""
+        """Select images by a boolean mask, integer index or slice, in that order."""
         return Split(self.images[index], self.labels[index])
 
 
@@ -103,17 +106,17 @@ class Dataset:
 
     @property
     def augmentation(self) -> Augmentation:
-        """The recommended one for this data set."""
+        """The recommended augmentation of this data set."""
         return AUGMENTATION.get(self.name, Augmentation())
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Mean of each channel of train, in [0, 1]."""
+        """Mean of each channel over the training images, in [0, 1]."""
         return tuple(mean for mean, _ in self._moments)
 
     @property
     def std(self) -> float:
-        """One scalar for all channels: the data set's entry in `STD`, else the mean of the channels' stds."""
+        """One std for all channels: the data set's entry in `STD`, else the mean of the std of each channel."""
         if self.name in STD:
             return STD[self.name]
         std = sum(std for _, std in self._moments) / len(self._moments)
@@ -123,7 +126,7 @@ class Dataset:
 
     @cached_property
     def _moments(self) -> list[tuple[float, float]]:
-        """Mean and std of each channel, from exact integer sums: every machine gets the same digits."""
+        """Mean and std of each channel, from exact integer sums, so that every machine gets the same bits."""
         moments = []
         for channel in self.train.images.unbind(1):
             histogram = torch.bincount(channel.flatten(), minlength=256).tolist()
@@ -135,15 +138,16 @@ class Dataset:
 
 
 def validation_split(train: Split, fraction: float = 0.05, seed: int = 0) -> tuple[Split, Split]:
-    """(train, validation): a stratified `fraction` of train is held out; both keep their order."""
+    """Hold out a stratified `fraction` of train. Returns (train, validation); both keep their order."""
     held = stratified(train.labels, fraction, seed)
     return train.select(~held), train.select(held)
 
 
 def stratified(labels: Tensor, fraction: float, seed: int) -> Tensor:
-    """A boolean mask of about `fraction` of every class, a function of the labels and the seed alone.
+    """A boolean mask that is true for about `fraction` of each class. It depends only on the labels and the seed.
 
-    From a class of two or more it takes at least one and leaves at least one; a class of one is left whole.
+    In a class of two or more images, it is true for at least one and false for at least one. In a class of one image,
+    it is false.
     """
     if not 0 < fraction < 1:
         raise InputError(f"a split by the fraction {fraction} leaves one side empty: choose one between 0 and 1")

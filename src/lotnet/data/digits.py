@@ -1,9 +1,9 @@
-"""The default data set: 8 x 8 handwritten digits, part of the package.
+"""The default data set: handwritten digits of 8 x 8 pixels, which come with the package.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
-Repository, 1998 (doi 10.24432/C50P49, CC BY 4.0), the 1797 images that scikit-learn ships. Grey levels 0..16
-are scaled to 0..255 and rounded; one channel; a stratified fifth of the images (seed 0) is the test split.
-`tests/data/test_digits.py` rebuilds the file from scikit-learn and compares.
+Repository, 1998 (doi 10.24432/C50P49, CC BY 4.0), the 1797 images that scikit-learn ships. Images have one channel.
+Grey levels 0..16 are scaled to 0..255 and rounded. A stratified fifth of the images (seed 0) is the test split.
+`tests/data/test_digits.py` rebuilds the file from scikit-learn and compares it with the stored one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("digits.safetensors")
 
 
 def read(_: str = "") -> Dataset:
-    """The embedded set; there is no other place to read it from."""
+    """Read the data set from the package. The argument is ignored."""
     return cache.read(FILE)
 
 

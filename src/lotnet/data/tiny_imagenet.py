@@ -1,7 +1,7 @@
 """Tiny ImageNet: 200 classes, 64 x 64 (Stanford CS231n, http://cs231n.stanford.edu/tiny-imagenet-200.zip).
 
-Its own test images have no published labels, so its validation images are the test split. Classes are
-WordNet ids in sorted order, those of `wnids.txt` where it is there. Its grey images become RGB.
+The labels of its test images are not published, so its validation images are the test split here. Class names are
+sorted WordNet ids: those in `wnids.txt`, or the folder names if there is no such file. Grey images become RGB.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SIDE = 64
 
 
 def read(origin: str) -> Dataset:
-    """From the unpacked folder, or the one that holds it."""
+    """Read the data set from the unpacked folder, or from the folder that contains it."""
     path = Path(origin).expanduser()
     inner = path / "tiny-imagenet-200"
     path = inner if inner.is_dir() else path

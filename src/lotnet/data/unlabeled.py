@@ -1,4 +1,4 @@
-"""Images whose labels the learner may not see, for self-training."""
+"""Images without labels, or with hidden ones, for self-training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lotnet.errors import InputError
 
 
 def unlabeled(source: str | Path, side: int) -> Tensor:
-    """Images n c h w, uint8: all those below a folder, or those of a pickle such as Carmon et al.'s 500K."""
+    """Load all images in a folder, or in a pickle such as the 500K of Carmon et al. Returns n c h w, uint8."""
     path = Path(source).expanduser()
     if path.is_dir():
         files = image_files(path)
@@ -30,9 +30,9 @@ def unlabeled(source: str | Path, side: int) -> Tensor:
 
 
 def pseudo_labeled(path: str | Path) -> Split:
-    """The 500K images of Y. Carmon et al., "Unlabeled Data Improves Adversarial Robustness" (2019).
+    """Load the 500K images of Y. Carmon et al., "Unlabeled Data Improves Adversarial Robustness" (2019).
 
-    Their pickle is a dict of `data`, n h w c uint8, and `extrapolated_targets`, the labels their model gave.
+    Their pickle is a dict of `data`, n h w c uint8, and `extrapolated_targets`, the labels predicted by their model.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -50,9 +50,9 @@ def pseudo_labeled(path: str | Path) -> Split:
 
 
 def hide_labels(train: Split, labeled_fraction: float, seed: int = 0) -> tuple[Split, Tensor, Tensor]:
-    """(labeled split, images of the rest, their hidden labels), stratified.
+    """Hide the labels of all but a stratified fraction. Returns (labeled split, other images, their hidden labels).
 
-    The hidden labels are for measuring pseudo-labels, never for training.
+    The hidden labels only measure the accuracy of pseudo-labels. Do not train on them.
     """
     shown = stratified(train.labels, labeled_fraction, seed)
     hidden = train.select(~shown)

@@ -1,9 +1,9 @@
-"""Read arrays and plain containers from a pickle, and nothing else.
+"""Read arrays and plain containers from a pickle without running its code.
 
-A pickle is a program that names functions and calls them. `PickleMachine` runs it, and the few names that a file of
-arrays needs resolve to functions of this module. These describe arrays; numpy itself only sees `frombuffer` on bytes,
-with a number type from a short list. Invariant: loading any bytes returns dicts, lists, tuples, numbers, strings, bytes
-and numeric arrays, or raises `InputError`; nothing else happens.
+A pickle is a program that names functions and calls them. `PickleMachine` runs this program. The few names that a file
+of arrays needs resolve to functions of this module, which only describe arrays. Arrays are then made by
+`numpy.frombuffer`, with a number type from a short list. Invariant: loading any bytes returns dicts, lists, tuples,
+numbers, strings, bytes and numeric arrays, or raises `InputError`; it has no other effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from lotnet.data.pickle_machine import AdmittedName, PickleMachine, RefusedError, StandIn
+from lotnet.data.pickle_machine import AllowedName, PickleMachine, RefusedError, StandIn
 from lotnet.errors import InputError
 
 _NUMBERS = {f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)} | {"f2", "f4", "f8", "b1"}
@@ -22,7 +22,7 @@ _NUMBERS = {f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)} | {"f2", 
 def load_arrays(file: IO[bytes], name: str | Path) -> Any:
     """Return the contents of an open pickle file; errors call it `name`. Python 2 strings become str."""
     try:
-        return _plain(PickleMachine(file, _ADMITTED).run(), {})
+        return _plain(PickleMachine(file, _ALLOWED).run(), {})
     except RefusedError as refused:
         raise InputError(
             f"{name} was refused because it asks for {refused}, which no file of arrays needs: "
@@ -30,7 +30,7 @@ def load_arrays(file: IO[bytes], name: str | Path) -> Any:
         ) from None
     except MemoryError:
         raise InputError(f"{name} does not fit into memory: use a larger machine or a smaller file") from None
-    except Exception as error:  # malformed programs surface as nearly any exception type
+    except Exception as error:  # malformed programs raise nearly any exception type
         raise InputError(f"{name} is not a readable pickle of arrays: get it again") from error
 
 
@@ -78,24 +78,24 @@ def _refuse_array(machine: PickleMachine, *_: Any) -> Any:
     raise RefusedError("a bare numpy.ndarray")
 
 
-_RECONSTRUCT = AdmittedName(lambda machine, *_: _Array())
-_SCALAR = AdmittedName(lambda machine, number, data: _array(machine, number, data, (1,))[0].item())
-_FROM_BUFFER = AdmittedName(
+_RECONSTRUCT = AllowedName(lambda machine, *_: _Array())
+_SCALAR = AllowedName(lambda machine, number, data: _array(machine, number, data, (1,))[0].item())
+_FROM_BUFFER = AllowedName(
     lambda machine, data, number, shape, order: _Array(_array(machine, number, data, shape, order))
 )
 
-_ADMITTED: dict[tuple[str, str], AdmittedName] = {
+_ALLOWED: dict[tuple[str, str], AllowedName] = {
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,  # since numpy 2
     ("numpy.core.multiarray", "scalar"): _SCALAR,
     ("numpy._core.multiarray", "scalar"): _SCALAR,
     ("numpy.core.numeric", "_frombuffer"): _FROM_BUFFER,
     ("numpy._core.numeric", "_frombuffer"): _FROM_BUFFER,
-    ("numpy", "dtype"): AdmittedName(lambda machine, code, *_: _Number(code)),
-    ("numpy", "ndarray"): AdmittedName(_refuse_array),
+    ("numpy", "dtype"): AllowedName(lambda machine, code, *_: _Number(code)),
+    ("numpy", "ndarray"): AllowedName(_refuse_array),
     # How Python 3 writes bytes, and empty bytes, into protocol 2.
-    ("_codecs", "encode"): AdmittedName(PickleMachine.encode),
-    ("__builtin__", "bytes"): AdmittedName(lambda machine: b""),
+    ("_codecs", "encode"): AllowedName(PickleMachine.encode),
+    ("__builtin__", "bytes"): AllowedName(lambda machine: b""),
 }
 
 
@@ -104,9 +104,9 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """Copy the containers, with every stand-in replaced by the array it describes.
+    """Copy the containers, and replace every stand-in by the array it describes.
 
-    `done` holds the copies by identity: a pickle may share one list a million times.
+    `done` holds the copies by the identity of the original, because a pickle may refer to one list a million times.
     """
     if value is None or isinstance(value, bool | int | float | str | bytes | bytearray):
         return value

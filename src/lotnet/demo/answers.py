@@ -29,7 +29,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 """Image formats that are decoded. Formats for which Pillow starts another program are not among them."""
 
 LARGEST_SIZE = 100.0
-"""Largest size of an attack. A larger one would show nothing more."""
+"""Largest size of an attack. A larger attack would show nothing new."""
 
 _STEPS = 20
 

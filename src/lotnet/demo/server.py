@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
     def knows(self, host: str | None) -> bool:
         """Whether a Host header names this server: an IP address, localhost, or the host it was started with."""
         name = urlsplit(f"//{host or ''}").hostname or ""
-        return name in ("localhost", self.host.lower()) or is_number(name)
+        return name in ("localhost", self.host.lower()) or is_ip_address(name)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -179,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
         """Log nothing: the terminal is for messages to the user."""
 
 
-def is_number(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     """Whether a host is an IP address. An address, unlike a name, cannot be made to point elsewhere."""
     try:
         ipaddress.ip_address(host)
@@ -190,7 +190,7 @@ def is_number(host: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the host."""
-    return host == "localhost" or (is_number(host) and ipaddress.ip_address(host).is_loopback)
+    return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _number(text: str) -> float:

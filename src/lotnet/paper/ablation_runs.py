@@ -106,7 +106,7 @@ def check_variants(variants: list[Variant]) -> None:
 def run_variants(name: str, about: str, variants: list[Variant], folder: Path, device: str, console: Console) -> Path:
     """Train and certify every variant in a run directory of its own, FOLDER/VARIANT. Returns the path of ablation.json.
 
-    The file is written again after each variant. Raises `Interrupted` on a signal. The same call continues.
+    The file is written again after each variant. Raises `Interrupted` on a signal. The same call continues the runs.
     """
     check_variants(variants)
     runs = [open_run(folder / variant.name, variant.config) for variant in variants]
@@ -119,7 +119,7 @@ def run_variants(name: str, about: str, variants: list[Variant], folder: Path, d
 
 
 def open_run(path: Path, config: RunConfig) -> Run:
-    """The run of a variant, new or as far as it has come."""
+    """Make the run of a variant, or open it to continue it."""
     if not (path / "config.yaml").is_file():
         return Run.create(path, config)
     run = Run.open(path)
@@ -129,7 +129,7 @@ def open_run(path: Path, config: RunConfig) -> Run:
 
 
 def finish(run: Run, device: str, console: Console) -> None:
-    """Train a run to the end and certify it, as far as that is not done. Certificates are written last."""
+    """Train a run to the end and certify it, unless both are done. Certificates are written last."""
     if run.is_finished() and (run.path / "certificates.json").is_file():
         console.print(f"{run.path} is done already", soft_wrap=True, highlight=False)
         return

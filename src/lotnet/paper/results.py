@@ -19,7 +19,7 @@ from lotnet.runs.metrics import best_epoch
 
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
-"""Options that do not change what a run computes. The command that repeats a run does without them."""
+"""Options that do not change the result of a run. They are left out of the command that repeats the run."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Result:
     best_epoch: int
     train_seconds: float
     evaluation_seconds: float
-    """One pass of the frozen float32 model over the test images, on `evaluation_device`."""
+    """Duration of one pass of the frozen float32 model over the test images, on `evaluation_device`."""
     evaluation_device: str
     checksum: str
     summary: dict[str, Any]
@@ -170,9 +170,9 @@ def _is_like(config: RunConfig, row: Row) -> bool:
 
 
 def measured(results: list[Result]) -> dict[Row, Result]:
-    """The result to compare with each row of the paper that was run: that of the longest run; ties go to the newest.
+    """The result to compare with each of the paper's rows: the longest run of that row; ties go to the newest run.
 
-    The accuracy of a result plays no part in the choice.
+    The accuracy of a result does not affect the choice.
     """
     found: dict[Row, Result] = {}
     for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):

@@ -1,7 +1,7 @@
 """The paper's bounds as functions. docs/theory.md says under which reading each bound is true.
 
 Semi-supervised learning: a student `G` with values in [0, 1] is fitted to the labels `G_pl` of a teacher (the paper's
-labeller), which is wrong with probability `labeller_error`. With `L(G, H) = E |G - H|`, the *disagreement* is
+labeller), which is wrong with probability `labeler_error`. With `L(G, H) = E |G - H|`, the *disagreement* is
 `L(G, G_pl)`, the error is `L(G, G*)`, and the *consistency* is the probability of points near which `G` changes by more
 than `delta`.
 
@@ -50,35 +50,35 @@ def fewest_steps(v: Tensor, tolerance: float) -> int:  # (..., m, n)
     )
 
 
-def error_bound(c: Number, mu: Number, labeller_error: Number) -> Number:
+def error_bound(c: Number, mu: Number, labeler_error: Number) -> Number:
     """Theorem 2: error of the best student, `4/(c-1) Err(G_pl) + (2c+2)/(c-1) mu`.
 
     `mu` is the probability of points that have a point of another class nearby. The best student minimises `loss_bound`
     over all functions. A trained student is not known to be the best one.
     """
-    _check(c, labeller_error, mu=mu)
-    return (4 * labeller_error + (2 * c + 2) * mu) / (c - 1)
+    _check(c, labeler_error, mu=mu)
+    return (4 * labeler_error + (2 * c + 2) * mu) / (c - 1)
 
 
 def loss_bound(
-    c: Number, disagreement: Number, consistency: Number, labeller_error: Number, delta: float | Fraction = 0
+    c: Number, disagreement: Number, consistency: Number, labeler_error: Number, delta: float | Fraction = 0
 ) -> Number:
     """The main lemma: error of any student, `(c+3)/(c-1) L(G, G_pl) + (2c+2)/(c-1) R(G; delta) - Err(G_pl)`.
 
     `delta`, at most `1/c`, is the change that `consistency` was measured with. The bound does not depend on it. A
     negative value means that no student has these numbers under the assumptions.
     """
-    _check(c, labeller_error, disagreement=disagreement, consistency=consistency)
+    _check(c, labeler_error, disagreement=disagreement, consistency=consistency)
     if not 0 <= delta <= 1 / c:
         raise InputError(f"the change delta is {delta}: the bound needs one from 0 to 1/c = {1 / c}")
-    return ((c + 3) * disagreement + (2 * c + 2) * consistency) / (c - 1) - labeller_error
+    return ((c + 3) * disagreement + (2 * c + 2) * consistency) / (c - 1) - labeler_error
 
 
 def certified_radius_bound(
     c: Number,
     disagreement: Number,
     consistency: Number,
-    labeller_error: Number,
+    labeler_error: Number,
     lipschitz: Number,
     delta: float | Fraction = 0,
 ) -> Number:
@@ -88,19 +88,19 @@ def certified_radius_bound(
     """
     if not lipschitz > 0:
         raise InputError(f"the Lipschitz constant is {lipschitz}: give a positive one")
-    return (1 - 2 * loss_bound(c, disagreement, consistency, labeller_error, delta)) / (2 * lipschitz)
+    return (1 - 2 * loss_bound(c, disagreement, consistency, labeler_error, delta)) / (2 * lipschitz)
 
 
-def _check(c: float | Fraction, labeller_error: float | Fraction, **probabilities: float | Fraction) -> None:
+def _check(c: float | Fraction, labeler_error: float | Fraction, **probabilities: float | Fraction) -> None:
     if not c > 3:
         raise InputError(f"the expansion c is {c}: the bound needs one above 3")
-    for name, value in {"labeller_error": labeller_error, **probabilities}.items():
+    for name, value in {"labeler_error": labeler_error, **probabilities}.items():
         if not 0 <= value <= 1:
             raise InputError(f"{name} is {value}: it is a probability, give a number from 0 to 1")
-    if not labeller_error < Fraction(1, 3):
-        raise InputError(f"the labeller's error is {labeller_error}: the bound needs one below 1/3, so train it longer")
-    if labeller_error * c > 1:
+    if not labeler_error < Fraction(1, 3):
+        raise InputError(f"the labeller's error is {labeler_error}: the bound needs one below 1/3, so train it longer")
+    if labeler_error * c > 1:
         raise InputError(
-            f"the labeller's error is {labeller_error}, more than 1/c = {1 / c}: its mistakes cannot expand c times, "
+            f"the labeller's error is {labeler_error}, more than 1/c = {1 / c}: its mistakes cannot expand c times, "
             "so give a smaller c"
         )

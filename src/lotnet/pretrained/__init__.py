@@ -1,10 +1,10 @@
-"""Model folders that explain themselves, and the models that come with lotnet.
+"""Model folders with a model card, and the models that come with lotnet.
 
     lotnet.save_pretrained(model, "my-model")  # model.safetensors, config.json and a model card, README.md
     model = lotnet.load("my-model")
     model = lotnet.load("lipconvnet5-cifar10")  # comes with lotnet; `shipped_names()` lists all
 
-A shipped model is a packed one (`lotnet.pretrained.packed`) in a folder of its name beside this file.
+A shipped model is a packed model (`lotnet.pretrained.packed`), in a folder of its name beside this file.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def shipped_names() -> list[str]:
 
 
 def load_shipped(name: str) -> FrozenModel:
-    """Load one of `shipped_names()`; it is frozen on this machine."""
+    """Load a model that comes with lotnet, by its name. It is unpacked and frozen on this machine."""
     return load_folder(FOLDER / name)
 
 
@@ -34,5 +34,5 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def load_folder(folder: Path) -> FrozenModel:
-    """Load a frozen model from a folder; a packed one is frozen on this machine."""
+    """Load a frozen model from a folder. A packed model is unpacked and frozen on this machine."""
     return packed.read(folder).unpack() if packed.is_packed(folder) else FrozenModel.load(folder)

@@ -1,4 +1,4 @@
-"""Folders that explain themselves: a frozen model beside a model card that says what is proved of it."""
+"""Save a frozen model with a model card that says what is proved about it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -16,10 +16,10 @@ def save_pretrained(
     certificates: str | Path | Certification | None = None,
     name: str | None = None,
 ) -> None:
-    """`model.safetensors`, `config.json` and the card, `README.md`, each written whole.
+    """Save a frozen model in a folder: `model.safetensors`, `config.json` and the model card, `README.md`.
 
-    `certificates` is what `lotnet certify` wrote about this very model: certificates.json or the record in it. Without
-    it the card claims nothing. `name` is the card's title, by default the folder's name.
+    `certificates` is the certificates.json that `lotnet certify` wrote for this model: its path, or the record in it.
+    Without it, the card claims nothing. `name` is the title of the card, by default the name of the folder.
 
     >>> import tempfile, lotnet, torch
     >>> from pathlib import Path
@@ -37,7 +37,7 @@ def save_pretrained(
     if found is not None and found.checksum != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
     about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "data": found.data}
-    card = frozen_card(model, name or Path(folder).resolve().name, about)  # first: a folder without it explains nothing
+    card = frozen_card(model, name or Path(folder).resolve().name, about)  # first, because it can fail
     make_folder(Path(folder))
     model.save(folder)
     atomic_write(Path(folder) / CARD, card.encode())

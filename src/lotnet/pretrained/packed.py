@@ -1,14 +1,14 @@
-"""Packed models, small enough to travel: the free kernels in half precision, and what builds the network from them.
+"""Packed models: small folders with the free kernels in half precision, and the settings to rebuild the network.
 
 Invariants:
 
-* a packed model is a folder with `kernels.safetensors`, `packed.json`, which has the SHA-256 of the former, and a model
-  card, `README.md`, made from these;
-* the free kernels, tensors named `weight`, are rounded to float16; all others are kept as they were. That is half of a
-  checkpoint, and less than a quarter of the frozen model of a LOT network;
-* what the rounded kernels define is what is frozen and certified: the parametrization orthogonalises them anew, in
-  float64, so that rounding can cost accuracy but no proof;
-* unpacking is a function of the folder: on one machine it gives the same model, and the same radii, to the last bit.
+* a packed model is a folder with `kernels.safetensors`, `packed.json` and a model card, `README.md`. `packed.json`
+  holds the SHA-256 of the kernels;
+* free kernels, the tensors named `weight`, are rounded to float16. All other tensors stay as they are. For a LOT
+  network, this takes half the size of a checkpoint, and less than a quarter of the size of the frozen model;
+* the rounded kernels are the ones that are frozen and certified: they are orthogonalised again, in float64. So rounding
+  may change the accuracy, but it invalidates no proof;
+* unpacking depends only on the folder. On one machine it gives the same model and the same radii, bit for bit.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ KERNELS = "kernels.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A network without its orthogonalised operators."""
+    """A network with free kernels: its operators are orthogonalised when it is unpacked."""
 
     model: ModelConfig
     images: ImageSpec
@@ -47,13 +47,13 @@ class Packed:
     """The data set it was trained on."""
     tensors: Mapping[str, Tensor]
     trained: Mapping[str, Any]
-    """How: settings, seed, commit."""
+    """How it was trained: settings, seed, and commit of each session."""
     result: Mapping[str, Any] | None = None
-    """What certifying the unpacked model came to."""
+    """Summary of the certificates of the unpacked model."""
 
     def unpack(self) -> FrozenModel:
-        """The network of the stored kernels, frozen."""
-        with torch.random.fork_rng(devices=[]):  # the start that `build` draws is replaced: let no one notice
+        """Build the network from the stored kernels, and freeze it."""
+        with torch.random.fork_rng(devices=[]):  # `build` draws initial weights, which are replaced below
             network = self.model.build(self.images)
         network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
         images = self.images
@@ -62,7 +62,7 @@ class Packed:
         return frozen
 
     def write(self, folder: Path) -> int:
-        """The folder's size in bytes."""
+        """Write the packed model and its card into a folder. Returns the size of the files in bytes."""
         make_folder(folder)
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
         sha256 = hashlib.sha256(kernels).hexdigest()
@@ -77,8 +77,7 @@ class Packed:
             "result": self.result,
             "sha256": sha256,
         }
-        name = folder.resolve().name
-        card = packed_card(name, self.images, self.classes, self.data, self.result, self.trained, sha256)
+        card = packed_card(folder.resolve().name, self, sha256)
         files = {KERNELS: kernels, SETTINGS: json.dumps(about, indent=1).encode(), CARD: card.encode()}
         for file, content in files.items():
             atomic_write(folder / file, content)
@@ -93,12 +92,12 @@ def pack(
     data: str,
     trained: Mapping[str, Any],
 ) -> Packed:
-    """A trained network, its kernels rounded."""
-    tensors = {name: _rounded(name, tensor.detach().cpu()) for name, tensor in network.state_dict().items()}
+    """Pack a trained network: round its kernels."""
+    tensors = {name: _rounded_to_half(name, tensor.detach().cpu()) for name, tensor in network.state_dict().items()}
     return Packed(model, images, classes, data, tensors, trained)
 
 
-def _rounded(name: str, tensor: Tensor) -> Tensor:
+def _rounded_to_half(name: str, tensor: Tensor) -> Tensor:
     if name.rsplit(".", 1)[-1] != "weight":
         return tensor.float()
     half = tensor.half()

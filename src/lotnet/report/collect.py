@@ -30,7 +30,7 @@ class RunData:
     labels: np.ndarray
     margins: np.ndarray
     radii: np.ndarray
-    """By claim B."""
+    """Certified radii by claim B."""
     attacks: AttackRecord | None
     paper: Row | None
 
@@ -42,21 +42,21 @@ class RunData:
         return self.environment.classes
 
     @property
-    def right(self) -> np.ndarray:
+    def correct(self) -> np.ndarray:
         return self.predictions == self.labels
 
     @property
     def clean(self) -> float:
-        return float(self.right.mean())
+        return float(self.correct.mean())
 
     def certified(self, radius: float) -> float:
         """Share of images that are classified correctly with a radius larger than `radius`."""
-        return float((self.right & (self.radii > radius)).mean())
+        return float((self.correct & (self.radii > radius)).mean())
 
     @property
     def mean_radius(self) -> float:
         """Mean over all images, with radius zero for misclassified ones."""
-        return float(np.where(self.right, self.radii, 0.0).mean())
+        return float(np.where(self.correct, self.radii, 0.0).mean())
 
     @property
     def about(self) -> str:
@@ -67,7 +67,7 @@ class RunData:
 
     @property
     def session(self) -> Session:
-        """Where the run was started."""
+        """The first session of the run."""
         return self.environment.sessions[0]
 
 
@@ -116,7 +116,7 @@ def _collect(path: Path, name: str) -> RunData:
 
 
 def _attacks(path: Path, checksum: str, classes: int) -> AttackRecord | None:
-    """What the certified model withstood, if it was attacked."""
+    """The results of `lotnet attack` on the certified model; None if it was not attacked."""
     file = path / ATTACKS
     if not file.exists():
         return None

@@ -10,7 +10,7 @@ from PIL import Image
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.report.collect import RunData
-from lotnet.runs.data import part_places
+from lotnet.runs.data import split_subset_indices
 
 KINDS = {
     "most": ("Most robust", "Classified correctly, with the largest certified radii."),
@@ -62,7 +62,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
     """The cards of each kind, most extreme first. `runs` is the number of runs on the page."""
     if len(run) > len(split):
         raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
-    places = part_places(run.certification.split, len(split), len(run)).numpy()
+    places = split_subset_indices(run.certification.split, len(split), len(run)).numpy()
     if not np.array_equal(split.labels.numpy()[places], run.labels):
         raise InputError(f"the certificates of {run.name} are about other images than its data: certify it again")
     neighbours = _neighbours(run, split, places)
@@ -96,7 +96,7 @@ def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
 def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> dict[str, tuple[list[int], set[int]]]:
     """For each kind: the images in order, and the subset shown for all classes."""
     order = np.argsort(run.radii, kind="stable")
-    right = run.right[order]
+    right = run.correct[order]
     kinds = {"most": order[right][::-1], "least": order[right], "mistakes": order[~right][::-1]}
     found = {}
     for kind, members in kinds.items():
@@ -113,7 +113,7 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
     if run.attacks is None or run.attacks.images > len(split):
         return {}
     order = {int(place): n for n, place in enumerate(places)}
-    attacked_places = part_places(run.certification.split, len(split), run.attacks.images)
+    attacked_places = split_subset_indices(run.certification.split, len(split), run.attacks.images)
     found = {}
     for example in run.attacks.nearest:
         place = int(attacked_places[example.index])

@@ -53,7 +53,7 @@ def render(runs: list[RunData], split: Split | None, radius: float) -> str:
         charts=charts,
         cards=cards,
         kinds=_kinds(cards),
-        largest=[float(np.where(run.right, run.radii, 0).max()) for run in runs],
+        largest=[float(np.where(run.correct, run.radii, 0).max()) for run in runs],
         comparison=tables.comparison(runs),
         claims=[tables.claims(run, slot) for slot, run in enumerate(runs)],
         attacks=tables.attacks(runs),
@@ -74,10 +74,10 @@ def _asset(name: str) -> str:
 
 
 def _slider_steps(runs: list[RunData]) -> int:
-    """Length of the slider in 255ths: a little beyond the last image that counts, at least to the paper's radii."""
+    """Length of the slider in 255ths: to a little beyond the start of `_TAIL`, and at least to the paper's radii."""
     ends = [*tables.PAPER]
     for run in runs:
-        held = np.sort(np.where(run.right, run.radii, 0.0))
+        held = np.sort(np.where(run.correct, run.radii, 0.0))
         ends.append(float(held[-1 - int(_TAIL * len(held))]))
     return math.ceil(255 * 1.04 * max(ends))
 
@@ -95,7 +95,7 @@ def _model(run: RunData) -> str:
 def _by_class(run: RunData, label: int, radius: float) -> dict[str, Any]:
     mine = run.labels == label
     count = max(1, int(mine.sum()))
-    right = mine & run.right
+    right = mine & run.correct
     return {
         "images": int(mine.sum()),
         "clean": int(right.sum()) / count,
@@ -144,7 +144,7 @@ def _kinds(cards: dict[int, dict[str, list[Card]]]) -> dict[str, tuple[str, str]
 
 def _packed(run: RunData) -> dict[str, Any]:
     """Data of the slider: the exact radii of the correctly classified images, class by class, smallest first."""
-    of_class = [np.sort(run.radii[run.right & (run.labels == label)]) for label in range(len(run.classes))]
+    of_class = [np.sort(run.radii[run.correct & (run.labels == label)]) for label in range(len(run.classes))]
     return {
         "name": run.name,
         "images": len(run),

@@ -1,4 +1,4 @@
-"""The tables of the page. They hold the main numbers of every chart, also without JavaScript."""
+"""The tables of the page. They show the main numbers of every chart without JavaScript."""
 
 import math
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""attacks.json and linf.json: what a model withstood when `lotnet attack` attacked it."""
+"""attacks.json and linf.json: the results of `lotnet attack`."""
 
 import base64
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ LINF_FILE = "linf.json"
 
 @dataclass(frozen=True)
 class NearestRecord:
-    """An image that is classified correctly, and the nearest one found that is not."""
+    """An image that is classified correctly, and the nearest adversarial example that was found for it."""
 
     index: int
-    """Place among the attacked images."""
+    """Index among the attacked images."""
     before: int
     after: int
     radius: float
     distance: float
     perturbed: str
-    """The pixels: little-endian float32 in base64."""
+    """Pixels of the adversarial example: little-endian float32 in base64."""
 
     def pixels(self) -> np.ndarray:
         return np.frombuffer(base64.b64decode(self.perturbed, validate=True), "<f4")
@@ -34,7 +34,7 @@ class NearestRecord:
 
 @dataclass(frozen=True)
 class AttackRecord:
-    """Accuracies in [0, 1]; the fields are those of `AttackReport`."""
+    """The fields of `AttackReport`. Accuracies are in [0, 1]."""
 
     images: int
     radius: float
@@ -46,17 +46,17 @@ class AttackRecord:
     counterexamples: list[dict[str, Any]]
     nearest: list[NearestRecord] = field(default_factory=list)
     checksum: str | None = None
-    """Of the model."""
+    """Checksum of the model."""
     data: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what `attack` cannot have written."""
+        """Refuse values that `lotnet attack` cannot have written."""
         if not all(0 <= share <= 1 for share in (self.clean, self.certified, *self.attacked.values())):
             raise ValueError("an accuracy is not between 0 and 1")
         if not min(self.radius, self.linf_radius) >= 0:
             raise ValueError("a radius is negative")
         for example in self.nearest:
-            example.pixels()  # a ValueError if they are not base64
+            example.pixels()  # raises a ValueError if they are not base64
             if not 0 <= example.index < self.images or example.after < 0:
                 raise ValueError("an example is about no image")
 

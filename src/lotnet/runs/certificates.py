@@ -1,4 +1,4 @@
-"""certificates.json: what `lotnet certify` proved for each image of a split, and about the model's layers."""
+"""certificates.json: the certificate of each image of a split, and the proved bound of each layer."""
 
 import json
 from collections.abc import Iterable
@@ -23,30 +23,30 @@ class ImageCertificate(Certificate):
     """The certificate of one image."""
 
     index: int = 0
-    """Place among the certified images."""
+    """Index among the certified images."""
 
 
 @dataclass(frozen=True)
 class Certification:
-    """All certificates of a split, with what they are about."""
+    """All certificates of a split, and the model and data that they are about."""
 
     data: str
     split: str
     checksum: str
-    """Of the frozen model."""
+    """Checksum of the frozen model."""
     device: str
     evaluation_seconds: float
-    """One pass of the deployed float32 model over the images, on `device`."""
+    """Duration of one pass of the frozen float32 model over the images, on `device`."""
     summary: Summary
     audit: list[AuditRow]
     images: list[ImageCertificate]
     model: str = ""
-    """Where the model was read from."""
+    """Path or name that the model was loaded from."""
     checkpoint: str | None = None
-    """SHA-256 of the checkpoint that the model was frozen from; None for a model that is no run."""
+    """SHA-256 of the checkpoint that the model was frozen from; None if the model is not from a run."""
 
     def __post_init__(self) -> None:
-        """Refuse what `certify` cannot have written."""
+        """Refuse values that `lotnet certify` cannot have written."""
         for shares in self.summary.certified.values():
             if len(shares) != len(self.summary.radii) or not all(0 <= share <= 1 for share in shares):
                 raise ValueError("summary.certified is not one share for each radius")
@@ -69,7 +69,7 @@ def read_certification(path: Path, remedy: str) -> Certification:
 
 
 def write_certification(path: Path, record: Certification) -> None:
-    """Write the record with each image on a line of its own."""
+    """Write the record as JSON, with one line per image."""
     head = asdict(record)
     images = ",\n  ".join(json.dumps(image) for image in _index_first(head.pop("images")))
     text = json.dumps({"format": FORMAT, **head}, indent=1).removesuffix("\n}")

@@ -1,12 +1,12 @@
-"""Checkpoints: everything a run needs to go on, in one safetensors file, no pickle.
+"""Checkpoints: everything that a run needs to continue, in one safetensors file without pickle.
 
 Invariants:
 
 * a file holds tensors `weights.*`, `average.*` (if there is one), `optimizer.<parameter>.<key>`, `rng.*`, `progress.*`,
   `schedules.*` (from one GPU), and one metadata entry, JSON: format, position, best so far, length of metrics.jsonl,
   fingerprint of the settings, and the SHA-256 of all of that;
-* it is written whole and renamed, so that a reader sees the old one, the new one or none;
-* whatever is not exactly what was written is refused with a sentence;
+* writing is atomic: a reader sees the old file, the new file or none;
+* a file that differs in any bit from what was written is refused with an `InputError`;
 * no file ever holds NaN or infinite weights.
 """
 
@@ -32,7 +32,7 @@ _KEPT = 2
 
 @dataclass(frozen=True)
 class Best:
-    """What the best checkpoint so far scored, and when."""
+    """Score and epoch of the best checkpoint so far."""
 
     epoch: int
     score: float
@@ -47,14 +47,14 @@ class Position:
     total_steps: int
     """Steps taken since the start."""
     metrics_bytes: int
-    """Length of metrics.jsonl then."""
+    """Length of metrics.jsonl at that time."""
     best: Best | None
     fingerprint: str
-    """Of the settings."""
+    """Fingerprint of the settings."""
 
 
 class Checkpoints:
-    """The folder `checkpoints` of a run: the last two, STEP.safetensors, and best.safetensors."""
+    """The folder `checkpoints` of a run: the last two checkpoints, STEP.safetensors, and best.safetensors."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,11 +71,11 @@ class Checkpoints:
         write(self.best, position, weights)
 
     def steps(self) -> list[Path]:
-        """Oldest first."""
+        """Paths of the checkpoints STEP.safetensors, oldest first."""
         return sorted(path for path in self.folder.glob("*.safetensors") if path.stem.isdecimal())
 
     def latest(self, fingerprint: str, warn: Callable[[str], None]) -> tuple[Position, dict[str, Tensor]] | None:
-        """The newest that is whole; None if the run was stopped before its first."""
+        """Read the newest intact checkpoint. Returns None if there is no checkpoint yet."""
         paths = self.steps()
         for path in reversed(paths):
             try:
@@ -88,18 +88,18 @@ class Checkpoints:
             )
         return None
 
-    def sweep(self) -> None:
-        """Remove what a killed process left half written."""
+    def remove_partial_files(self) -> None:
+        """Remove files that a killed process left half written."""
         for path in self.folder.glob(".*.safetensors.*"):
             path.unlink(missing_ok=True)
 
 
 class DamagedError(InputError):
-    """A file that is not what was written."""
+    """A file whose content is not what was written."""
 
 
 def snapshot(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies in the CPU's memory, contiguous as safetensors wants them: training may go on while they are written."""
+    """Copy tensors to CPU memory, so that training can continue while the copies are written."""
     for name, tensor in tensors.items():
         if name.startswith(("weights.", "average.")) and not torch.isfinite(tensor).all():
             raise InputError(
@@ -110,23 +110,27 @@ def snapshot(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    # A GPU fills page-locked memory many times as fast, and PyTorch uses it again for the next.
+    # A GPU copies to page-locked memory much faster, and PyTorch reuses that memory for the next checkpoint.
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda).copy_(tensor)
 
 
 def write(path: Path, position: Position, tensors: dict[str, Tensor]) -> None:
-    """`tensors` as `snapshot` makes them."""
+    """Write a checkpoint. `tensors` come from `snapshot`."""
     about: dict[str, Any] = {"format": FORMAT, **asdict(position)}
     about["sha256"] = _digest(about, tensors)
     atomic_write(path, save(tensors, metadata={_ENTRY: json.dumps(about)}))
 
 
 def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str, Tensor]]:
-    """Position and tensors; `DamagedError` if the file is, `InputError` if it belongs to other settings or versions."""
+    """Read position and tensors.
+
+    Raises `DamagedError` if the file is damaged, and `InputError` if it belongs to other settings or to another format
+    version.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})[_ENTRY])
-            # A copy of each: what safetensors maps is not aligned, and alignment can change the last bit of a sum.
+            # Copies, because safetensors returns unaligned tensors, and alignment can change the last bit of a sum.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if about.get("format") != FORMAT:
             raise InputError(f"{path} has format {about.get('format')}, this lotnet reads {FORMAT}: train again")
@@ -148,7 +152,7 @@ def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """State by parameter name. All of it is tensors: the learning rate follows from the position."""
+    """The optimizer's state by parameter name: tensors only, because the learning rate follows from the position."""
     return {
         f"optimizer.{name}.{key}": value
         for name, parameter in model.named_parameters()
@@ -163,18 +167,18 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
         if full_name.startswith("optimizer."):
             name, key = full_name.removeprefix("optimizer.").rsplit(".", 1)
             parameter = parameters[name]
-            # Counts live on the CPU, where optimisers keep them.
+            # PyTorch's optimizers keep these on the CPU.
             place = "cpu" if key in ("step", "mu_product") else parameter.device
             optimizer.state[parameter][key] = tensor.to(place)
 
 
-def named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with `prefix.` before their names."""
+def add_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Put `prefix.` before the name of each tensor."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The opposite of `named`: the tensors whose names start with `prefix.`, without it."""
+def strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Undo `add_prefix`: select the tensors whose names start with `prefix.`, and remove the prefix."""
     return {
         name.removeprefix(f"{prefix}."): tensor for name, tensor in tensors.items() if name.startswith(f"{prefix}.")
     }

@@ -1,7 +1,10 @@
-"""A run directory: settings, environment, metrics and checkpoints. Training writes it, everything else reads it.
+"""Run directories: settings, environment, metrics and checkpoints. Training writes them, everything else reads them.
 
-Invariants: `config.yaml` alone repeats the run; every file carries a format version; every file is written whole and
-renamed, so a process killed at any moment leaves a directory that `--resume` can continue.
+Invariants:
+
+* `config.yaml` is enough to repeat the run;
+* every file carries a format version;
+* every file is written atomically, so a process killed at any moment leaves a directory that `--resume` can continue.
 """
 
 import hashlib
@@ -19,7 +22,7 @@ from lotnet.models import ImageSpec
 from lotnet.records import read_record, write_record
 from lotnet.runs.certificates import FILE as CERTIFICATES
 from lotnet.runs.certificates import Certification, read_certification
-from lotnet.runs.checkpoint import Checkpoints, DamagedError, part, read
+from lotnet.runs.checkpoint import Checkpoints, DamagedError, read, strip_prefix
 from lotnet.runs.data import image_spec
 from lotnet.runs.environment import FORMAT, Environment, Session
 from lotnet.runs.metrics import EpochMetrics, MetricsFile
@@ -42,7 +45,7 @@ _PARTS = (
 
 
 class Run:
-    """`Run.create(path, config)` or `Run.open(path)`."""
+    """A run directory. Make a new one by `Run.create(path, config)`, or read one by `Run.open(path)`."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path = path
@@ -54,7 +57,7 @@ class Run:
 
     @staticmethod
     def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
-        """A new directory, or an empty one. `overwrite` first removes the run that is there, and nothing but a run."""
+        """Make a run in a new or empty directory. `overwrite` removes a run that is there, but never anything else."""
         _make_room(path, overwrite)
         make_folder(path / "checkpoints", "choose another --out")
         atomic_write(path / "config.yaml", config.to_yaml().encode())
@@ -69,7 +72,7 @@ class Run:
         return Run(path, RunConfig.from_yaml(text, str(path / "config.yaml")))
 
     def images(self) -> ImageSpec:
-        """What the model was built for, known without the data."""
+        """Image size, classes and statistics that the model was built for. The data are not needed."""
         return self.environment().images
 
     def classes(self) -> tuple[str, ...]:
@@ -86,11 +89,11 @@ class Run:
         model = self.config.model.build(self.images())
         if self.config.trainer.precision == "double":
             model = model.double()
-        model.load_state_dict(part(tensors, "weights"))
+        model.load_state_dict(strip_prefix(tensors, "weights"))
         return model.eval()
 
     def best_digest(self) -> str | None:
-        """SHA-256 of the best checkpoint, by which certificates say whose they are; None where it is not there."""
+        """SHA-256 of the best checkpoint, or None if there is none. Certificates store it to name their checkpoint."""
         if not self.checkpoints.best.is_file():
             return None
         return hashlib.sha256(self.checkpoints.best.read_bytes()).hexdigest()
@@ -99,7 +102,7 @@ class Run:
         """Whether the last epoch was trained and saved."""
         try:
             position, _ = read(self.checkpoints.steps()[-1], self.config.fingerprint())
-        except (IndexError, DamagedError):  # none yet, or none that is whole: training sees to it
+        except (IndexError, DamagedError):  # there is no checkpoint, or it is damaged: training goes on
             return False
         return position.epoch == self.config.trainer.epochs
 
@@ -107,10 +110,10 @@ class Run:
         """One record for each finished epoch."""
         return self.metrics_file.read()
 
-    def note_session(self, dataset: Dataset, parameters: int, session: Session, finished: bool = False) -> None:
-        """Record where this part of the run is trained. Refuses data that have changed since the run was started.
+    def record_session(self, dataset: Dataset, parameters: int, session: Session, finished: bool = False) -> None:
+        """Add a session to environment.json. Refuses data that have changed since the run was started.
 
-        Once the run is finished nothing is trained any more: only a record that was lost is written again.
+        A finished run trains no more, so its file is only written if it is missing.
         """
         images = image_spec(dataset)
         earlier: tuple[Session, ...] = ()
@@ -128,18 +131,18 @@ class Run:
         write_record(self.environment_file, record, FORMAT)
 
     def environment(self) -> Environment:
-        """What the run was built for, and one record for each session."""
+        """Data, classes and images of the run, and one record for each session."""
         remedy = f"delete it if it is there, and `lotnet train --resume {self.path}` writes it again"
         return read_record(Environment, self.environment_file, remedy)
 
     def certification(self) -> Certification:
-        """The certificates of the best checkpoint. Refuses those of weights that training has replaced since."""
+        """Read the certificates. Refuses certificates of an older best checkpoint."""
         certify = f"`lotnet certify {self.path}`"
         if not self.certificates_file.exists():
             raise InputError(f"{self.path} has no certificates yet: make them with {certify}")
         found = read_certification(self.certificates_file, f"make it again with {certify}")
         now = self.best_digest()
-        # Without the weights, as in a run that was copied without its checkpoints, there is nothing to compare.
+        # A run that was copied without its checkpoints has nothing to compare with.
         if None not in (found.checkpoint, now) and found.checkpoint != now:
             raise InputError(
                 f"{self.path} was trained further after it was certified: make its certificates again with {certify}"
@@ -147,18 +150,18 @@ class Run:
         return found
 
     def frozen_model(self) -> FrozenModel | None:
-        """The model that `certify` stored in RUN/model, if it was frozen from the present best checkpoint."""
+        """Load the model that `lotnet certify` stored in RUN/model; None if it is of an older best checkpoint."""
         try:
             known = self.certification()
             model = FrozenModel.load(self.path / "model")
-        except InputError:  # not certified yet, or trained further, or damaged: it is frozen again
+        except InputError:  # not certified yet, trained further, or damaged: the caller freezes it again
             return None
         same = known.checkpoint == self.best_digest() and known.checksum == model.settings["checksum"]
         return model if same else None
 
 
 def fresh_path(recipe: str, folder: Path = Path("runs")) -> Path:
-    """runs/RECIPE-N with the first N that is free."""
+    """The path runs/RECIPE-N with the first free N."""
     name = recipe.removesuffix(".yaml").removesuffix(".yml").strip("/.").replace("/", "-")
     n = 1
     while (folder / f"{name}-{n}").exists():
@@ -180,7 +183,7 @@ def _make_room(path: Path, overwrite: bool) -> None:
     if not (path / "config.yaml").is_file():
         raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
     with exclusive_lock(path):
-        for name in _PARTS[::-1]:  # config.yaml last: a killed removal can be started again
+        for name in _PARTS[::-1]:  # config.yaml last: if the removal is killed, it can be repeated
             victim = path / name
             if victim.is_dir() and not victim.is_symlink():
                 shutil.rmtree(victim)

@@ -1,4 +1,4 @@
-"""environment.json: what a run was built for, and where and with what each of its sessions ran."""
+"""environment.json: the data of a run, and the hardware and versions of each of its sessions."""
 
 import datetime
 import os
@@ -37,13 +37,13 @@ class Session:
     """UTC, ISO 8601."""
     command: list[str]
     commit: str | None
-    """As the environment variable `LOTNET_COMMIT` names it, else of the checkout; None for an installed package."""
+    """What the environment variable `LOTNET_COMMIT` says, else the commit of the checkout, else None."""
     versions: dict[str, str | None]
     hardware: Hardware
 
     @staticmethod
     def here(device: str, processes: int) -> "Session":
-        """The session of this process."""
+        """Describe the session of this process."""
         versions: dict[str, str | None] = {"python": platform.python_version()}
         versions |= {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
         return Session(
@@ -64,7 +64,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Environment:
-    """Invariant: the model can be built from this and config.yaml, without the data."""
+    """Data and sessions of a run. Invariant: this and config.yaml are enough to build the model, without the data."""
 
     data: str
     classes: tuple[str, ...]
@@ -75,9 +75,9 @@ class Environment:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout lotnet runs from, marked if it has changes; None for an installed wheel.
+    """The commit of the checkout that lotnet runs from, `-dirty` if it has changes; None for an installed wheel.
 
-    `LOTNET_COMMIT` is believed first: a copy of the files may lie in a checkout of something else, or of another time.
+    `LOTNET_COMMIT` comes first, for a copy of the files without their history.
     """
     if named := os.environ.get("LOTNET_COMMIT"):
         return named

@@ -21,14 +21,14 @@ class EpochMetrics:
     loss: float
     clean: float
     certified: dict[str, float]
-    """By the standard certificate, at each radius: "36/255" and so on."""
+    """Accuracy by the standard certificate at each radius, named "36/255" and so on."""
     seconds: float
     step: int | None = None
     """Steps since the start of the run."""
     lr: float | None = None
     """Learning rate of the last step."""
     largest_singular_value: float | None = None
-    """The largest of all layers, where training measures it: on a GPU."""
+    """Upper bound over all layers. Training measures it on a GPU only."""
 
 
 class MetricsFile:
@@ -46,7 +46,7 @@ class MetricsFile:
         return [parse_record(EpochMetrics, line, str(self.path), remedy) for line in lines]
 
     def append(self, record: EpochMetrics) -> int:
-        """Add one epoch. Returns the length of the file in bytes, for the checkpoint of that epoch."""
+        """Append one epoch. Returns the new length of the file in bytes, which the epoch's checkpoint stores."""
         before = self.path.read_bytes() if self.path.exists() else b""
         known = {key: value for key, value in asdict(record).items() if value is not None}
         content = before + json.dumps({"format": FORMAT, **known}).encode() + b"\n"
@@ -54,7 +54,7 @@ class MetricsFile:
         return len(content)
 
     def truncate(self, length: int) -> None:
-        """Forget the epochs that were finished after the checkpoint that is resumed: they are trained again."""
+        """Shorten the file to `length` bytes: drop the epochs after the resumed checkpoint, which are trained again."""
         if self.path.exists():
             atomic_write(self.path, self.path.read_bytes()[:length])
 

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* whatever can be known to fail fails before anything is written;
+* settings that cannot work are refused before anything is written;
 * each stage is complete on disk before the next one starts. A resumed pipeline reads the finished stages, continues an
   interrupted training run from its last checkpoint, and ends with the same bits as one that was never interrupted.
 """
@@ -28,7 +28,7 @@ from lotnet.runs.certificates import read_certification
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels, results
-from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide, from_elsewhere
+from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide, load_unlabeled
 from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
 from lotnet.selftraining.theorems import Measured, measure, statements
 from lotnet.training.evaluate import RADII
@@ -41,20 +41,20 @@ class Pipeline:
     """Self-training by a plan, in one process. Messages and progress bars go to the console."""
 
     def __init__(self, plan: Plan, device: str, console: Console) -> None:
-        """Load the data, and refuse a plan that cannot work on them. Writes nothing."""
+        """Load the data, and refuse a plan that cannot work with them. Writes nothing."""
         self.plan, self.console = plan, console
         self.fabric = make_fabric(plan.training.trainer, device)
         if self.fabric.world_size > 1:
             raise InputError("self-training runs in one process: start it without torchrun")
         launch(self.fabric)
         self.dataset = load_data(plan.training)
-        self._elsewhere = from_elsewhere(self.dataset, plan.selftraining.unlabeled, plan.training.limit)
+        self._extra_images = load_unlabeled(self.dataset, plan.selftraining.unlabeled, plan.training.limit)
         for seed in plan.seeds:
             _check(plan, self.parts(seed))
 
     def parts(self, seed: int) -> Parts:
         """The images that each stage of this seed may see."""
-        return divide(self.dataset, self.plan.selftraining, seed, self._elsewhere)
+        return divide(self.dataset, self.plan.selftraining, seed, self._extra_images)
 
     def run(self, root: Path) -> Results:
         """Run all stages of all seeds that are not finished under `root`, and write `root`/selftraining.json.
@@ -70,7 +70,7 @@ class Pipeline:
     def _run_seed(self, root: Path, seed: int) -> SeedResult:
         folder = self.plan.folder(root, seed)
         if not (folder / FILE).is_file():
-            self.plan.alone(seed).write(folder)
+            self.plan.for_seed(seed).write(folder)
         path = folder / results.FILE
         if path.is_file():
             stored = results.read(path).seeds[0]
@@ -83,7 +83,7 @@ class Pipeline:
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """The stages of one seed. Each reads what it finds in `folder` and computes the rest."""
+    """The stages of one seed. Each reads its finished results from `folder`, and computes the rest."""
 
     plan: Plan
     seed: int
@@ -122,13 +122,13 @@ class Stages:
         return load_model(str(path))
 
     def label(self, teacher: LoadedModel) -> pseudolabels.PseudoLabels:
-        """Label the unlabeled images by the teacher, once: the labels are stored before the student is trained."""
+        """Label the unlabeled images by the teacher. Stores the labels, so that they are computed only once."""
         parts = self.parts
         stored = pseudolabels.read(self.folder, parts.images, teacher.model)
         if stored is not None:
             return stored
         student = self.folder / STUDENT
-        if student.exists():  # it learned from other labels than the teacher would give now
+        if student.exists():  # it was trained on other labels than the teacher would give now
             raise InputError(f"{student} was trained on pseudo-labels that are gone: delete it to train it again")
         self._say(f"labelling {parts.source}")
         with progress_bar(self.console) as progress:

@@ -1,13 +1,14 @@
 """Plan of self-training: its settings, and which images each stage may see.
 
-A teacher learns from labelled images and labels the others. A student learns from both.
+A teacher is trained on labelled images, and labels the others. A student is trained on both.
 
 Invariants:
 
-* hidden labels train nothing and choose nothing: `Parts.hidden` is only compared with the teacher's labels;
-* no network learns from the held-out images: they choose the best epoch of both, and measure the teacher's error;
+* hidden labels are not used for training or for choosing an epoch: `Parts.hidden` is only compared with the teacher's
+  labels;
+* no network is trained on the held-out images. They choose the best epoch of both, and measure the teacher's error;
 * no part contains test images;
-* the plan and the seed determine everything, including which labels are shown.
+* the plan and the seed determine everything, including which labels are hidden.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from lotnet.config.yaml_text import read_yaml
 from lotnet.data import Dataset, Split, hide_labels, unlabeled, validation_split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
-from lotnet.runs.data import limited_places
+from lotnet.runs.data import subset_indices
 from lotnet.runs.directory import SELF_TRAINING_PLAN
 
 FILE = SELF_TRAINING_PLAN
@@ -35,18 +36,18 @@ TEACHER, STUDENT = "teacher", "student"
 
 @dataclass(frozen=True)
 class SelfTrainingConfig:
-    """What has labels, what has none, and how long the teacher learns."""
+    """The images with and without labels, and the length of the teacher's training."""
 
     labeled: float | None = None
-    """Part of each class whose labels are shown, the others are hidden; by default all are shown."""
+    """Fraction of each class that keeps its labels. The labels of the others are hidden. By default all are kept."""
     unlabeled: str | None = None
-    """Images without labels: a folder of them, or the pickle of 500K. Those with hidden labels come first."""
+    """A folder of images without labels, or the pickle 500K. They are added to the images with hidden labels."""
     held_out: float = 0.05
-    """Part of the labeled images that nobody learns from: they choose the best epochs and measure the teacher."""
+    """Fraction of the labeled images for validation. They choose the best epochs and measure the teacher's error."""
     teacher_epochs: int | None = None
-    """Epochs of the teacher, whose images are fewer; by default trainer.epochs, which are the student's."""
+    """Epochs of the teacher, which has fewer images; by default trainer.epochs, which is for the student."""
     ball: float = 36 / 255
-    """Radius of the ball in which the labels of the student should be proved constant."""
+    """Radius in which the student's labels should be proved constant."""
 
     def __post_init__(self) -> None:
         if self.labeled is None and self.unlabeled is None:
@@ -66,10 +67,10 @@ class SelfTrainingConfig:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides what self-training computes. Invariant: `Plan.from_yaml(plan.to_yaml()) == plan`."""
+    """All settings that determine the result of self-training. Invariant: `Plan.from_yaml(plan.to_yaml()) == plan`."""
 
     training: RunConfig
-    """Settings of the student. The teacher's differ in the number of epochs, and each run has a seed of `seeds`."""
+    """Settings of the student. The teacher's differ in the number of epochs. Each run has one of `seeds`."""
     selftraining: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     seeds: tuple[int, ...] = (0,)
 
@@ -79,7 +80,7 @@ class Plan:
         if self.training.trainer.devices * self.training.trainer.nodes > 1:
             raise InputError("self-training runs in one process: leave trainer.devices and trainer.nodes at 1")
 
-    def alone(self, seed: int) -> "Plan":
+    def for_seed(self, seed: int) -> "Plan":
         """The plan for one seed only."""
         return dataclasses.replace(self, seeds=(seed,), training=dataclasses.replace(self.training, seed=seed))
 
@@ -139,7 +140,7 @@ class Parts:
     images: Tensor  # n c h w, uint8
     """Unlabelled images, those with hidden labels first."""
     hidden: Tensor
-    """Hidden labels of the first unlabelled images. They count the teacher's mistakes, and do nothing else."""
+    """Hidden labels of the first unlabelled images. They only count the teacher's mistakes."""
     source: str
     """Where the unlabelled images come from, in words."""
 
@@ -152,22 +153,22 @@ class Parts:
         return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labeled.labels, labels])))
 
 
-def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, elsewhere: Tensor | None = None) -> Parts:
-    """Hide labels, and hold out a part of the images that keep theirs. `elsewhere` comes from `from_elsewhere`."""
+def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, extra_images: Tensor | None = None) -> Parts:
+    """Hide labels, and hold out a part of the images that keep theirs. `extra_images` comes from `load_unlabeled`."""
     shown, sources = dataset.train, []
     images, hidden = shown.images[:0], shown.labels[:0]
     if settings.labeled is not None:
         _check_fraction(dataset, settings.labeled)
         shown, images, hidden = hide_labels(dataset.train, settings.labeled, seed)
         sources.append(f"{len(hidden)} training images of {dataset.name} with their labels hidden")
-    if elsewhere is not None:
-        images = torch.cat([images, elsewhere])
-        sources.append(f"{len(elsewhere)} images of {settings.unlabeled}")
+    if extra_images is not None:
+        images = torch.cat([images, extra_images])
+        sources.append(f"{len(extra_images)} images of {settings.unlabeled}")
     labeled, held_out = validation_split(shown, settings.held_out, seed)
     return Parts(dataset, labeled, held_out, images, hidden, " and ".join(sources))
 
 
-def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
+def load_unlabeled(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
     """Load at most `limit` images of a folder or pickle. They must have the shape of the data set's images."""
     if source is None:
         return None
@@ -178,7 +179,7 @@ def from_elsewhere(dataset: Dataset, source: str | None, limit: int | None = Non
             f"the images of {source} are {found} and those of {dataset.name} {wanted}: hide labels with --labeled "
             "instead, or use a data set in colour"
         )
-    return images if limit is None else images[limited_places(len(images), limit)]
+    return images if limit is None else images[subset_indices(len(images), limit)]
 
 
 def _check_fraction(dataset: Dataset, fraction: float) -> None:

@@ -39,7 +39,7 @@ class PseudoLabels:
     """Softmax probability of the label. It is not calibrated, and the paper's method does not use it."""
 
     def agreeing(self, labels: Tensor) -> int:
-        """Number of images on which both agree. `labels` are those of the first images."""
+        """Number of images on which both agree. `labels` may be fewer: they belong to the first images."""
         return int((self.labels[: len(labels)] == labels).sum())
 
 

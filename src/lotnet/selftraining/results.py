@@ -24,7 +24,7 @@ class ImageCounts:
     """How many images each part has."""
 
     labeled: int
-    """Images that the teacher learns from."""
+    """Images that the teacher is trained on."""
     held_out: int
     unlabeled: int
     test: int

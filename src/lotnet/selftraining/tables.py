@@ -57,7 +57,7 @@ def _shares(seeds: tuple[SeedResult, ...]) -> Table:
 
 
 def _sentences(seeds: tuple[SeedResult, ...]) -> dict[str, list[int]]:
-    """Each sentence of the theorems once, with the seeds it is about."""
+    """The sentences of all seeds without repetition, each with its seeds."""
     found: dict[str, list[int]] = {}
     for statements in zip(*(result.theorems for result in seeds), strict=True):
         for result, statement in zip(seeds, statements, strict=True):

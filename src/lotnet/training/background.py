@@ -1,4 +1,4 @@
-"""Work that training does not wait for."""
+"""A background thread for work that training does not wait for."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,36 +7,39 @@ from typing import Self
 
 from lotnet.training.signals import Interrupted
 
-_UNDER_WAY = 2  # an epoch hands in two at most: its checkpoint, and the best so far
+_MOST_PENDING = 2  # an epoch writes two files at most: its checkpoint, and the best checkpoint
 
 
 class Background:
-    """While entered, a thread of its own that does what it is given, in order; leaving waits until all is done.
+    """Context manager that runs functions in one background thread, in order. The exit waits for all of them.
 
-    Invariants: no more than two things are under way, so whoever hands in a third waits and memory stays bounded; what
-    failed is raised by one of the next two calls or on leaving, and nothing is done after it. An error that is on its
-    way out already is not replaced, only a request to stop, which says that all was saved.
+    Invariants:
+
+    * at most two functions are pending, which bounds memory. A third call waits for the first function;
+    * an exception of a function is raised by one of the next two calls or by the exit, and later functions are not run;
+    * the exit does not replace an exception that is being raised already. It does replace a request to stop, because
+      that would tell the user that everything was saved.
     """
 
     def __enter__(self) -> Self:
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._under_way: deque[Future[None]] = deque()
+        self._pending: deque[Future[None]] = deque()
         self._failed = False
         return self
 
     def __call__(self, work: Callable[[], object]) -> None:
-        while self._under_way and (len(self._under_way) >= _UNDER_WAY or self._under_way[0].done()):
-            self._under_way.popleft().result()
-        self._under_way.append(self._thread.submit(self._do, work))
+        while self._pending and (len(self._pending) >= _MOST_PENDING or self._pending[0].done()):
+            self._pending.popleft().result()
+        self._pending.append(self._thread.submit(self._do, work))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         try:
-            while self._under_way:
-                self._under_way.popleft().result()
+            while self._pending:
+                self._pending.popleft().result()
         except Exception as failure:
             if error is None or isinstance(error, Interrupted | KeyboardInterrupt):
                 raise
-            error.add_note(f"besides: {failure}")
+            error.add_note(f"and a background task failed: {failure}")
         finally:
             self._thread.shutdown()
 

@@ -1,4 +1,4 @@
-"""Progress display of a training run: a live bar on a terminal, else a line per epoch; curves in TensorBoard."""
+"""Progress display of a training run: a live bar on a terminal, else one line per epoch; curves in TensorBoard."""
 
 import time
 from pathlib import Path
@@ -35,7 +35,7 @@ class Display:
             transient=True,
         )
         name = f"epoch {epoch + 1}/{epochs}"
-        # Where Triton finds nothing compiled for this GPU yet, that takes most of a minute.
+        # If Triton has no compiled kernels for this GPU yet, it compiles them, which takes most of a minute.
         text = "first steps; kernels may be compiled" if fabric.device.type != "cpu" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
         self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
@@ -50,7 +50,7 @@ class Display:
             self._curves.close()
 
     def step(self, epoch: int, step: int, loss: float) -> None:
-        """`loss` is the mean of this epoch so far."""
+        """Update the bar. `loss` is the mean of this epoch so far."""
         done = epoch * self._steps + step
         rate = (done - self._begin) / (time.perf_counter() - self._start)
         name, text = f"epoch {epoch + 1}/{self._epochs}", f"{rate:.3g} steps/s, loss {loss:.3f}{self._scores}"
@@ -76,7 +76,7 @@ class Display:
 
 
 def _tensorboard(folder: Path, done: int, console: Console) -> Any:
-    """A writer, if the extra `track` is installed. Points after step `done`, from before a kill, are dropped."""
+    """Make a writer; None without the extra `track`. Points after step `done`, from a killed session, are dropped."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,4 +1,4 @@
-"""Clean and certified accuracy, by the standard certificate."""
+"""Measure clean accuracy, and certified accuracy by the standard certificate."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,14 @@ RADII = (36 / 255, 72 / 255, 108 / 255)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Clean and certified accuracy in [0, 1]; `certified` maps each requested radius to one."""
+    """Clean and certified accuracy in [0, 1]; `certified` maps each requested radius to an accuracy."""
 
     images: int
     clean: float
     certified: dict[float, float]
 
     def by_name(self) -> dict[str, float]:
-        """Return certified accuracies by radius, written as in papers (36/255)."""
+        """Return certified accuracies by the name of the radius, such as 36/255."""
         return {in_255ths(radius): value for radius, value in self.certified.items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Accuracy:
 
 
 def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], fabric: Fabric) -> Accuracy:
-    """Measure accuracy in `eval()` mode and IEEE arithmetic. Each process takes its shards; all get the total."""
+    """Measure accuracy in `eval()` mode and IEEE arithmetic. Each process evaluates its shards; all get the total."""
     lipschitz = pixel_lipschitz(model)
     was_training = model.training
     model.eval()
@@ -48,12 +48,12 @@ def evaluate(model: nn.Sequential, batches: Batches, radii: tuple[float, ...], f
             for place, radius in enumerate(radii, start=2):
                 counts[place] += (certified > radius).sum()
     model.train(was_training)
-    total, *hits = over_processes(fabric, counts, "sum").tolist()
+    total, *hits = reduce_over_processes(fabric, counts, "sum").tolist()
     clean, *shares = (hit / total for hit in hits)
     return Accuracy(total, clean, dict(zip(radii, shares, strict=True)))
 
 
-def over_processes(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
+def reduce_over_processes(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
     """Return the sum, mean or max of a tensor over all processes."""
     result = fabric.all_reduce(tensor, reduce_op=operation)
     assert isinstance(result, Tensor)

@@ -1,6 +1,7 @@
-"""A training step's gradients, recorded once as a CUDA graph and replayed.
+"""Record the gradient computation of a training step as a CUDA graph, and replay it.
 
-A deep network of small layers launches thousands of short kernels a step; recorded, they cost what they compute.
+A deep network of small layers launches thousands of short kernels per step. In a CUDA graph they have almost no launch
+overhead.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +13,14 @@ from torch import Tensor, nn
 Gradients = Callable[[Tensor, Tensor, float | Tensor], Tensor]
 """(images, labels, progress) -> loss; leaves the gradients in the parameters' `grad`."""
 
-_WARM_UP = 3  # libraries choose their kernels and allocate their workspaces in the first calls, outside the record
+_WARM_UP = 3  # libraries choose kernels and allocate workspaces in their first calls, which must not be recorded
 
 
 class RecordedGradients:
-    """Calls `gradients` by replay. All batches have one shape; `forget()` when anything else it reads was replaced."""
+    """Callable that replays `gradients` from a CUDA graph.
+
+    All batches must have the same shape. Call `reset()` when another tensor that `gradients` reads was replaced.
+    """
 
     def __init__(self, gradients: Gradients, model: nn.Module) -> None:
         self._gradients = gradients
@@ -34,23 +38,24 @@ class RecordedGradients:
         self._graph.replay()
         return self._loss.clone()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
+        """Drop the graph. The next call records it again."""
         self._graph = None
 
     def _record(self, images: Tensor, labels: Tensor) -> None:
         self._images, self._labels = images.clone(), labels.clone()
         self._progress = torch.zeros((), device=images.device)
         buffers = [buffer.clone() for buffer in self._model.buffers()]
-        aside = torch.cuda.Stream(images.device)
-        aside.wait_stream(torch.cuda.current_stream(images.device))
-        with torch.cuda.stream(aside):
+        side_stream = torch.cuda.Stream(images.device)
+        side_stream.wait_stream(torch.cuda.current_stream(images.device))
+        with torch.cuda.stream(side_stream):
             for _ in range(_WARM_UP):
                 self._clear()
                 self._gradients(self._images, self._labels, self._progress)
-        torch.cuda.current_stream(images.device).wait_stream(aside)
-        for buffer, value in zip(self._model.buffers(), buffers, strict=True):  # running means have not seen this yet
+        torch.cuda.current_stream(images.device).wait_stream(side_stream)
+        for buffer, value in zip(self._model.buffers(), buffers, strict=True):  # undo the warm-up's updates of buffers
             buffer.copy_(value)
-        # Recorded without a gradient to add to, each replay writes the gradients anew, to the same place.
+        # Parameters have no `grad` when the recording starts, so each replay overwrites the gradients and adds nothing.
         self._clear()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -64,9 +69,9 @@ class RecordedGradients:
 
 @contextmanager
 def _without_stream_warnings() -> Iterator[None]:
-    """Warming up and recording use streams of their own, and each is waited for: autograd need not warn of that.
+    """Silence autograd's warning about streams. Warm-up and recording use other streams, and wait for them.
 
-    PyTorch cannot be asked for this setting: afterwards it has PyTorch's default.
+    PyTorch has no function that returns this setting. Afterwards it has PyTorch's default.
     """
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     try:

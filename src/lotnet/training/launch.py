@@ -1,4 +1,4 @@
-"""Devices, processes and threads: choosing them, and working in step."""
+"""Choose devices, processes and threads, and synchronise the processes."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
-    """Make a Fabric for `launch`. Under torchrun, torchrun sets the number of processes; otherwise `trainer` does."""
+    """Make a Fabric for `launch`. torchrun sets the number of processes if it is used; otherwise `trainer` does."""
     accelerator, index = _parse(device)
     processes, nodes = trainer.devices, trainer.nodes
     if distributed.is_torchelastic_launched():
@@ -40,7 +40,7 @@ def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
         )
     if index is not None and processes * nodes > 1:
         raise InputError(f"--device {device} is one device: use --device cuda for {processes * nodes} processes")
-    # Every process keeps its own buffers, which are equal, since Centering takes its means over all of them.
+    # Buffers need no broadcast: they are equal, because Centering computes its means over all processes.
     strategy = DDPStrategy(broadcast_buffers=False) if processes * nodes > 1 else "auto"
     with _without_advice():
         return Fabric(
@@ -59,13 +59,13 @@ def launch(fabric: Fabric) -> None:
 
 
 def on_one_gpu(fabric: Fabric) -> bool:
-    """Whether the run has one process, and that a GPU."""
+    """Whether the run has a single process, on a GPU."""
     return fabric.device.type == "cuda" and fabric.world_size == 1
 
 
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
-    """Let PyTorch use `count` threads on the CPU, or as many as before for None; the former number comes back."""
+    """Set the number of PyTorch's CPU threads, and restore it on exit. None leaves the number as it is."""
     before = torch.get_num_threads()
     try:
         if count is not None:
@@ -76,11 +76,11 @@ def cpu_threads(count: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def leave_together(fabric: Fabric) -> Iterator[None]:
-    """Make all processes leave at once, also after a request to stop.
+def barrier_on_exit(fabric: Fabric) -> Iterator[None]:
+    """Wait for all processes on exit, also after a request to stop, but not after an error.
 
-    The others read next what the first process has written, and torchrun kills a process that still writes when
-    another one has ended. After an error nobody waits.
+    Other processes read next what the first process has written. And when one process ends, torchrun kills the others,
+    even while they are writing.
     """
     try:
         yield
@@ -99,13 +99,16 @@ def lock_on_rank_zero(fabric: Fabric, path: Path) -> Iterator[None]:
 
 
 def destroy_process_group() -> None:
-    """Close the connections once all processes are done: one that ends with them open may abort instead."""
+    """Close the connections between the processes. A process that ends with open connections may abort."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def on_rank_zero(fabric: Fabric, action: Callable[[], T]) -> T:
-    """Return what `action` returns in the first process, in all. If it fails, that one says so; the others exit."""
+    """Run `action` in the first process, and return its result in all processes.
+
+    If it raises an `InputError`, the first process raises it, and the others exit.
+    """
     found: T | None = None
     problem = ""
     if fabric.is_global_zero:

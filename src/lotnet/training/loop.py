@@ -2,11 +2,12 @@
 
 Invariants:
 
-* everything that a run computes follows from its configuration: on a CPU, bit for bit;
-* a checkpoint holds all that the rest of the run depends on, so stopping and resuming changes no bit either;
-* checkpoints are copied at once and written while training continues; `train` returns when they are on the disk;
-* the model is chosen by certified accuracy on validation images; test images are never seen here;
-* batches are global: the number of processes changes nothing but the order of summation.
+* the result of a run depends only on its configuration. On a CPU, it is the same bit for bit;
+* a checkpoint holds everything that the rest of the run depends on, so stopping and resuming changes no bit;
+* the tensors of a checkpoint are copied at once, and written while training continues. `train` returns when they are
+  on the disk;
+* the best epoch has the highest certified accuracy on validation images. Test images are not used here;
+* the batch size is global, so the number of processes changes only the order of summation.
 """
 
 from dataclasses import replace
@@ -25,8 +26,8 @@ from lotnet.runs.environment import Session
 from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.background import Background
 from lotnet.training.display import Display
-from lotnet.training.evaluate import RADII, evaluate, over_processes
-from lotnet.training.launch import cpu_threads, leave_together, lock_on_rank_zero
+from lotnet.training.evaluate import RADII, evaluate, reduce_over_processes
+from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
 from lotnet.training.poll import poll_stop_and_loss, steps_between_polls
 from lotnet.training.signals import Interrupted, StopRequest
@@ -37,8 +38,8 @@ from lotnet.training.step import TrainingStep
 def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None = None) -> Best:
     """Train from the run's last checkpoint, or from the start, to the end. Returns the score of the best epoch.
 
-    Validation images are `held_out`, or 5 % of the training images. The run is locked meanwhile: two processes would
-    overwrite each other's checkpoints.
+    Validation images are `held_out`, or 5 % of the training images. The run directory is locked, so that no second
+    process overwrites its checkpoints.
     """
     with lock_on_rank_zero(fabric, run.path), cpu_threads(run.config.trainer.threads):
         return _train(run, dataset, fabric, console, held_out)
@@ -54,14 +55,14 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     if fabric.is_global_zero:
         finished = state.epoch == trainer.epochs
         session = Session.here(str(fabric.device), fabric.world_size)
-        run.note_session(dataset, parameter_count(model), session, finished)
+        run.record_session(dataset, parameter_count(model), session, finished)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps
     radii = tuple(sorted({*RADII, trainer.radius}))
 
     with (
         StopRequest() as stop,
-        leave_together(fabric),
+        barrier_on_exit(fabric),
         Background() as background,
         Display(console, run.path, trainer.epochs, steps, state.epoch, state.step, fabric) as display,
     ):
@@ -86,7 +87,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
             record = EpochMetrics(
                 epoch=epoch + 1,
                 step=(epoch + 1) * steps,
-                loss=float(over_processes(fabric, state.loss, "mean")) / steps,
+                loss=float(reduce_over_processes(fabric, state.loss, "mean")) / steps,
                 lr=learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
                 clean=accuracy.clean,
                 certified=accuracy.by_name(),
@@ -107,7 +108,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
 def make_batches(
     config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Split | None
 ) -> tuple[Batches, Batches]:
-    """Make training and validation batches. Validation images are `held_out`, or always the same 5 % of train."""
+    """Make training and validation batches. Validation images are `held_out`, or a fixed 5 % of the training images."""
     training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
     device, shard = fabric.device, Shard(fabric.global_rank, fabric.world_size)
     dtype = torch.float64 if config.trainer.precision == "double" else torch.float32

@@ -1,4 +1,7 @@
-"""Optimizers and schedules. The learning rate is a function of progress alone, so resuming needs no state for it."""
+"""Optimizers and learning rate schedules.
+
+The learning rate depends only on the progress of the run, so checkpoints hold no state of the schedule.
+"""
 
 import math
 

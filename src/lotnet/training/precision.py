@@ -1,4 +1,4 @@
-"""Which arithmetic runs where: TF32 speeds training steps up, and never touches evaluation."""
+"""Arithmetic of training and evaluation. TF32 makes training steps faster; evaluation never uses it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,14 @@ import torch
 
 @contextmanager
 def arithmetic(tf32: bool) -> Iterator[None]:
-    """Float32 products on NVIDIA GPUs in TF32 (10 bits), or as IEEE has them, whatever the caller had set.
+    """Compute float32 products on NVIDIA GPUs in TF32 (10 bits) or IEEE arithmetic. The exit restores the settings.
 
-    PyTorch lets cuDNN use TF32 unless it is told not to: evaluation has to switch it off, not merely leave it off.
+    By default, PyTorch lets cuDNN use TF32. So evaluation has to switch it off.
     """
     before, older = [part.fp32_precision for part in _PARTS], _older_settings()
     try:
-        # The older interface sets both. "high" also lets some CPUs round operands: only a GPU is asked to.
+        # PyTorch's older interface also sets the newer one. "high" would let some CPUs round operands too, so it is
+        # only set if there is a GPU.
         torch.set_float32_matmul_precision("high" if tf32 and torch.cuda.is_available() else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
         yield
@@ -30,14 +31,14 @@ _CUDA: Any = torch.backends.cuda
 _CUDNN: Any = torch.backends.cudnn
 _MKLDNN: Any = torch.backends.mkldnn
 _PARTS = (_CUDA.matmul, _CUDNN.conv, _CUDNN.rnn, _MKLDNN.matmul)
-"""What the older interface changes, by the newer one, which has a setting for each."""
+"""The settings of PyTorch's newer interface that its older interface changes."""
 
 
 def _older_settings() -> tuple[str, bool]:
-    """What the older interface says of products and convolutions.
+    """The older interface's settings for matrix products and convolutions.
 
-    It refuses to answer where the newer one was used to say something else. Then the newer one's answers tell what the
-    older one's must have been.
+    The older interface raises a RuntimeError if the newer one was set to something that contradicts it. Then its
+    settings follow from those of the newer one.
     """
     try:
         products = torch.get_float32_matmul_precision()
@@ -52,7 +53,7 @@ def _older_settings() -> tuple[str, bool]:
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """No gradients, no autocast, IEEE arithmetic."""
+    """Evaluate without gradients and autocast, in IEEE arithmetic."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with torch.no_grad(), torch.autocast(device, enabled=False), arithmetic(tf32=False):
         yield

@@ -1,4 +1,4 @@
-"""State of PyTorch's random number generators, of the CPU and of the run's device."""
+"""State of PyTorch's random number generators on the CPU and on the run's device."""
 
 import torch
 from torch import Tensor

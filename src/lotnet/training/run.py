@@ -34,19 +34,19 @@ def train(
     """Train a model and return its run directory.
 
     Args:
-        recipe: the name of a packaged recipe, the path of a YAML file (a run's own config.yaml, for instance), or a
-            `RunConfig`; by default the recipe for the data set that the override `data.name` names, else for digits.
+        recipe: the name of a packaged recipe, the path of a YAML file (for instance a run's config.yaml), or a
+            `RunConfig`. By default, the recipe for the data set in the override `data.name`, or for digits without one.
         out: the run directory; by default the first free `runs/RECIPE-N`.
-        device: cpu, cuda, cuda:1, ...; auto is a GPU if there is one.
-        overwrite: replace the run that is in `out`. Anything that is not a run is never removed.
-        resume: continue the run in `out` where it stopped. Without recipe and overrides, its own settings apply. With
-            them, its settings must be the same, and a run that is not there yet is started: a script that was stopped
-            can be run again as it is.
+        device: cpu, cuda, cuda:1, ...; auto takes a GPU if there is one.
+        overwrite: replace the run that is in `out`. Nothing that is not a run is ever removed.
+        resume: continue the run in `out` from its last checkpoint. Without recipe and overrides, the run's own settings
+            apply. With them, they must equal the run's settings, and a run that does not exist yet is started. So a
+            script that was stopped can simply be run again.
         quiet: print no progress on stderr.
-        overrides: settings by dotted name, in place of the recipe's.
+        overrides: settings by dotted name, which replace the recipe's.
 
-    Contract: the result is the one of `lotnet train` with the same settings, to the bit on a CPU. Bad input raises an
-    `InputError` before anything is written. Ctrl-C, SIGTERM and SIGHUP save a checkpoint and raise
+    Contract: `lotnet train` with the same settings gives the same result, bit for bit on a CPU. Bad input raises an
+    `InputError` before anything is written. On Ctrl-C, SIGTERM or SIGHUP, `train` saves a checkpoint and raises
     `lotnet.training.signals.Interrupted`.
 
     >>> import tempfile
@@ -74,7 +74,7 @@ def train(
 def configuration(
     recipe: str | Path | RunConfig | None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[RunConfig, str]:
-    """The settings of a run, and the name that its directory is called by."""
+    """Return the settings of a run, and the name for its directory."""
     overrides = overrides or {}
     if isinstance(recipe, RunConfig):
         return recipe.override(overrides), "run"
@@ -84,7 +84,7 @@ def configuration(
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run is made, or where it is."""
+    """The directory of a run, and whether to make, replace or resume the run there."""
 
     path: Path | None
     """None takes the first free runs/NAME-N."""
@@ -93,7 +93,7 @@ class RunFolder:
     resume: bool = False
 
     def create_or_open(self, config: RunConfig) -> Run:
-        """The run with these settings; one that is resumed must have the same."""
+        """Make the run with these settings, or open it to resume it. A resumed run must have the same settings."""
         path = fresh_path(self.name) if self.path is None else self.path
         if not self.resume or not (path / "config.yaml").is_file():
             return Run.create(path, config, self.overwrite)
@@ -104,27 +104,27 @@ class RunFolder:
 
 
 def open_run(path: Path) -> Run:
-    """A run that may be continued by itself: not a part of a self-training run, which has other training images."""
+    """Open a run to continue it. Refuses a part of a self-training run, whose training images are chosen elsewhere."""
     run = Run.open(path)
-    if (path.parent / SELF_TRAINING_PLAN).is_file():  # its own config.yaml does not say which labels it may see
+    if (path.parent / SELF_TRAINING_PLAN).is_file():  # its config.yaml does not say which labels are hidden
         raise InputError(f"{path} is part of a self-training run: use `lotnet selftrain --resume {path.parent}`")
     return run
 
 
 @dataclass(frozen=True)
 class Session:
-    """A run that is ready to be trained, with its data and its processes."""
+    """A run that is ready to be trained, with its data and its Fabric."""
 
     run: Run
     dataset: Dataset
     fabric: Fabric
 
     def train(self, console: Console) -> Best:
-        """Train to the end, from the last checkpoint if there is one."""
+        """Train to the end, from the last checkpoint if there is one. Returns the score of the best epoch."""
         return loop.train(self.run, self.dataset, self.fabric, console)
 
     def test_accuracy(self) -> Accuracy:
-        """Accuracy of the best checkpoint on the test images, which took no part in choosing it."""
+        """Measure the accuracy of the best checkpoint on the test images, which were not used to choose it."""
         model, trainer = self.run.best_model().to(self.fabric.device), self.run.config.trainer
         batches = Batches(
             self.dataset.test,
@@ -148,7 +148,7 @@ def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> Session
 
 
 def check(config: RunConfig, dataset: Dataset) -> None:
-    """Refuse settings that do not fit the data, before there is a run directory."""
+    """Refuse settings that do not fit the data, before a run directory is made."""
     config.model.build(image_spec(dataset))
     training, _ = validation_split(dataset.train)
     if len(training) < config.trainer.batch_size:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request that the loop answers between two steps."""
+"""Handle Ctrl-C, SIGTERM and SIGHUP as requests to stop, which the training loop checks between steps."""
 
 import signal
 from types import FrameType
@@ -6,7 +6,7 @@ from typing import Self
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask a run to stop. SIGHUP is not one where it is ignored, as under nohup."""
+    """Return the signals that ask a run to stop. SIGHUP is left out if it is ignored, as under nohup."""
     signals = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signals.append(signal.SIGHUP)
@@ -14,7 +14,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 class Interrupted(Exception):
-    """Training stopped on request, its checkpoint saved. The command exits with 128 + `signal`, as shells expect."""
+    """Training stopped on a signal, with a checkpoint saved. The command then exits with 128 + `signal`."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signal.Signals(signum).name)
@@ -22,7 +22,7 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """While entered, the first signal only sets `signal`; a second one of its kind acts as it always does."""
+    """Context manager in which a first signal only sets `signal`. A second one of its kind has its usual effect."""
 
     def __init__(self) -> None:
         self.signal = 0

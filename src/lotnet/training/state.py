@@ -1,4 +1,4 @@
-"""Where a run stands, and how that is saved and resumed."""
+"""The progress of a run, and how it is saved and resumed."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from lightning_fabric import Fabric
 from rich.console import Console
 from torch import Tensor
 
-from lotnet.runs.checkpoint import Best, Position, named, part, snapshot
+from lotnet.runs.checkpoint import Best, Position, add_prefix, snapshot, strip_prefix
 from lotnet.runs.directory import Run
 from lotnet.training.background import Background
-from lotnet.training.evaluate import over_processes
+from lotnet.training.evaluate import reduce_over_processes
 from lotnet.training.rng import random_states, set_random_states
 from lotnet.training.step import TrainingStep
 
@@ -22,7 +22,7 @@ class TrainingState:
     """Progress of a run: `step` steps of epoch `epoch` are done."""
 
     loss: Tensor
-    """Sum over the steps of this epoch."""
+    """Sum of the losses of this epoch's steps."""
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
@@ -31,14 +31,14 @@ class TrainingState:
     """Length of metrics.jsonl."""
     best: Best | None = None
     started: float = field(default_factory=time.perf_counter)
-    """When this session began to work on this epoch."""
+    """Time at which this session began or resumed this epoch."""
 
     def elapsed(self) -> float:
         """Seconds spent on this epoch, by all sessions."""
         return self.seconds + time.perf_counter() - self.started
 
     def finish_epoch(self, score: float) -> bool:
-        """Go to the start of the next epoch; whether this one is the best so far. Ties go to the later epoch."""
+        """Go to the next epoch. Returns whether the finished one is the best so far; ties go to the later epoch."""
         better = self.best is None or score >= self.best.score
         if better:
             self.best = Best(self.epoch + 1, score)
@@ -54,7 +54,7 @@ class TrainingState:
 
 
 class StateSaver:
-    """Writes a run's checkpoints in the background, from copies that it takes at once."""
+    """Writes a run's checkpoints in a background thread, from copies that are made at once."""
 
     def __init__(self, run: Run, step: TrainingStep, steps: int, fabric: Fabric, background: Background) -> None:
         self._run, self._step, self._steps = run, step, steps
@@ -66,30 +66,30 @@ class StateSaver:
 
         All processes call this; the first one writes. `state.loss` becomes its mean over the processes.
         """
-        state.loss = over_processes(self._fabric, state.loss, "mean")
+        state.loss = reduce_over_processes(self._fabric, state.loss, "mean")
         if self._fabric.is_global_zero:
             seconds = torch.tensor(state.elapsed(), dtype=torch.float64)
             tensors = {
                 **self._step.tensors(),
-                **named("rng", random_states(self._fabric.device)),
-                **named("progress", {"loss": state.loss, "seconds": seconds}),
+                **add_prefix("rng", random_states(self._fabric.device)),
+                **add_prefix("progress", {"loss": state.loss, "seconds": seconds}),
             }
             position = state.position(self._steps, self._fingerprint)
             self._background(partial(self._run.checkpoints.save, position, snapshot(tensors)))
         self._fabric.barrier()
 
     def save_best(self, state: TrainingState) -> None:
-        """Save the evaluated weights as the best so far; only the first process calls this."""
-        weights = snapshot(named("weights", self._step.evaluated.state_dict()))
+        """Save the evaluated weights as the best checkpoint. Only the first process calls this."""
+        weights = snapshot(add_prefix("weights", self._step.evaluated.state_dict()))
         position = state.position(self._steps, self._fingerprint)
         self._background(partial(self._run.checkpoints.save_best, position, weights))
 
 
 def resume(run: Run, step: TrainingStep, fabric: Fabric, console: Console) -> TrainingState:
-    """Restore the last intact checkpoint, or begin at the start where there is none."""
+    """Restore the last intact checkpoint, or start at epoch 0 if there is none."""
     warnings: list[str] = []
     if fabric.is_global_zero:
-        run.checkpoints.sweep()
+        run.checkpoints.remove_partial_files()
     found = run.checkpoints.latest(run.config.fingerprint(), warnings.append)
     if fabric.is_global_zero:
         for text in warnings:
@@ -99,8 +99,8 @@ def resume(run: Run, step: TrainingStep, fabric: Fabric, console: Console) -> Tr
     if found is not None:
         position, tensors = found
         step.load_tensors(tensors)
-        set_random_states(part(tensors, "rng"), fabric.device)
-        progress = part(tensors, "progress")
+        set_random_states(strip_prefix(tensors, "rng"), fabric.device)
+        progress = strip_prefix(tensors, "progress")
         state.loss, state.seconds = progress["loss"].to(fabric.device), float(progress["seconds"])
         state.epoch, state.step, state.best = position.epoch, position.step, position.best
         state.metrics_bytes = position.metrics_bytes

@@ -8,7 +8,7 @@ from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
 from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.orthogonalize.sharing import SharedOrthogonalization
-from lotnet.runs.checkpoint import named, optimizer_tensors, part, restore_optimizer
+from lotnet.runs.checkpoint import add_prefix, optimizer_tensors, restore_optimizer, strip_prefix
 from lotnet.training.graph import RecordedGradients
 from lotnet.training.launch import on_one_gpu
 from lotnet.training.optim import learning_rate, make_optimizer
@@ -16,13 +16,13 @@ from lotnet.training.precision import arithmetic
 
 
 class TrainingStep:
-    """`step(images, labels, progress)` trains `step.model` on one batch and returns the loss.
+    """Callable that trains a model on one batch: `step(images, labels, progress)` returns the loss.
 
     Invariant: `tensors()` is everything that later steps depend on, and `load_tensors` restores it.
     """
 
     def __init__(self, config: RunConfig, model: nn.Sequential, example: Tensor, fabric: Fabric) -> None:
-        """`example` is one image: running it shows the size that each layer works at."""
+        """`example` is one image. A forward pass of it shows the image size at each layer."""
         self.model = model
         self._config, self._fabric = config, fabric
         self._tf32 = config.trainer.precision == "tf32"
@@ -38,18 +38,18 @@ class TrainingStep:
 
     @property
     def evaluated(self) -> nn.Sequential:
-        """The model that is evaluated and kept: the weight average where there is one."""
+        """The model that is evaluated and saved: the average of the weights if there is one, otherwise `model`."""
         if self._average is None:
             return self.model
         assert isinstance(self._average.module, nn.Sequential)
         return self._average.module
 
     def begin_epoch(self, resumed: bool) -> None:
-        """Switch to training mode and measure the schedules, unless the epoch is `resumed` with those it had."""
+        """Switch to training mode, and choose the lengths of LOT's schedules. A resumed epoch keeps those it had."""
         self._parallel.train()
         keep = self._grouping is None or (resumed and bool(self._grouping.lengths.all()))
         if self._grouping and not keep and self._grouping.refresh() and self._recorded:
-            self._recorded.forget()
+            self._recorded.reset()
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float) -> Tensor:
         """Take one step at `progress` in [0, 1) of the run; returns the batch's loss in double precision."""
@@ -70,7 +70,7 @@ class TrainingStep:
         return loss
 
     def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
-        """Compute loss and gradients: everything before the weights change. A CUDA graph records it."""
+        """Compute loss and gradients. This is the part of a step that a CUDA graph records."""
         if self._sharing:
             self._sharing.distribute()
         if self._grouping:
@@ -84,7 +84,7 @@ class TrainingStep:
         return loss.detach().double()
 
     def largest_singular_value(self) -> float | None:
-        """Upper bound for the operators that training uses now; None where the layers are not grouped."""
+        """Upper bound over all operators that training uses now; None if the layers are not grouped."""
         if self._grouping is None:
             return None
         with arithmetic(tf32=self._tf32):
@@ -93,33 +93,33 @@ class TrainingStep:
     def tensors(self) -> dict[str, Tensor]:
         """Weights, weight average, optimizer state and schedules, by their names in a checkpoint."""
         return {
-            **named("weights", self.model.state_dict()),
-            **named("average", {} if self._average is None else self.evaluated.state_dict()),
+            **add_prefix("weights", self.model.state_dict()),
+            **add_prefix("average", {} if self._average is None else self.evaluated.state_dict()),
             **optimizer_tensors(self._optimizer, self.model),
-            **named("schedules", {"lengths": self._grouping.lengths} if self._grouping else {}),
+            **add_prefix("schedules", {"lengths": self._grouping.lengths} if self._grouping else {}),
         }
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Restore what `tensors()` returned, perhaps on another device."""
-        self.model.load_state_dict(part(tensors, "weights"))
+        self.model.load_state_dict(strip_prefix(tensors, "weights"))
         if self._average is not None:
-            self.evaluated.load_state_dict(part(tensors, "average"))
+            self.evaluated.load_state_dict(strip_prefix(tensors, "average"))
         restore_optimizer(self._optimizer, self.model, tensors)
         if self._grouping and "schedules.lengths" in tensors:  # a run may move from a CPU to a GPU
             self._grouping.restore(tensors["schedules.lengths"])
 
 
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
-    """Exponential moving average of the weights, starting at the present ones; buffers are copied."""
+    """Make the exponential moving average of the weights, which starts at the current weights. Buffers are copied."""
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    average.n_averaged += 1  # the initial weights count: the first update averages instead of replacing them
+    average.n_averaged += 1  # without this, the first update would replace the initial weights
     return average
 
 
 def group_layers(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthogonalization | None:
-    """Orthogonalize all LOT layers together, on one GPU only.
+    """Group the LOT layers to orthogonalize them together. Only on a single GPU; otherwise returns None.
 
-    On a CPU each layer does its own: the result must not depend on when the kernels were measured.
+    On a CPU each layer orthogonalizes its own kernel, so that the result does not depend on when kernels were measured.
     """
     if not on_one_gpu(fabric):
         return None

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]]:
-    """(options of the command, settings that all variants share, names of the options that were given)."""
+    """Returns (options of the command, settings of all variants, names of the given options)."""
     parser = Parser("lotnet ablate", "Train and certify the variants of an ablation, beside the paper's rows.")
     parser.add_argument("name", nargs="?", default=None, help=f"One of {', '.join(ABLATIONS)}; without it, a list.")
     add_recipe_options(parser)
@@ -60,7 +60,7 @@ def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]
 
 
 def _variants(shared: Settings, given: tuple[str, ...], ablation: Ablation) -> list[Variant]:
-    """The settings of each variant: the recipe, the paper's base, the command line, and what the variant sets."""
+    """The variants. Each takes the recipe, then the paper's base, then the command line, then its own settings."""
     for option in given:
         name = option.removeprefix("--")
         if name in ablation.varied():

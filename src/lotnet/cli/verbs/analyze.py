@@ -22,7 +22,7 @@ from lotnet.spelling import nearest
 
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
-        parser = Parser("lotnet analyze", "Analyse trained networks.")
+        parser = Parser("lotnet analyze", "Analyze trained networks.")
         about = "; ".join(f"{name}: {about}" for name, (_, about) in ANALYSES.items())
         parser.add_argument("analysis", type=str, help=f"{about}. `lotnet analyze ANALYSIS --help` has the rest.")
         _add_shared(parser)

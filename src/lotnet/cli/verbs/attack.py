@@ -31,20 +31,20 @@ BROKEN = 1
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
-    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several with --table.")
+    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} With --table, one or several.")
     parser.add_argument(
         "--table",
         type=Literal["linf"] | None,
         default=None,
-        help="linf: only the l-infinity attack, for one model or several, beside the paper's rows.",
+        help="linf: run only the l-infinity attack, and show the results beside the paper's rows.",
     )
     parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
     parser.add_argument("--split", type=str, default="test", help="test or train.")
-    parser.add_argument("--radius", type=str, default="36/255", help="Of the l2 attacks.")
+    parser.add_argument("--radius", type=str, default="36/255", help="Radius of the l2 attacks.")
     parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
     parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
-    parser.add_argument("--restarts", type=int, default=1, help="Random starts of each.")
-    parser.add_argument("--autoattack", action="store_true", help="AutoAttack in l2 too (extra `attacks`).")
+    parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
+    parser.add_argument("--autoattack", action="store_true", help="Also run AutoAttack in l2 (extra `attacks`).")
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "seed", "json")
     options = parser.read(arguments)
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     console = Console(stderr=options.json)
     device = choose_device(options.device)
     opened = open_model(options.models[0], console)
-    path = output_file(options.out, opened.folder, FILE)  # first: attacks take long
+    path = output_file(options.out, opened.folder, FILE)  # before the attacks, which take long
     images, labels = tensors(opened.split(options.split, options.limit))
     report = attack_report(
         opened.model.to(device),
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _linf_table(options: Any) -> int:
-    """Every model under the l-infinity attack, one row each; nothing is certified, no certificate is checked."""
+    """Print one row per model with its accuracy under the l-infinity attack. Nothing is certified."""
     console, device = Console(stderr=options.json), choose_device(options.device)
     radius = parse_radius(options.linf)
     comparable = (radius, options.split) == (8 / 255, "test")
@@ -155,7 +155,7 @@ def _keep(accuracy: LInfAccuracy, opened: LoadedModel, radius: float, options: A
 
 
 def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:
-    """Of the paper's table of l-infinity attacks; a frozen model does not know how it was trained, so it has none."""
+    """The model's row in the paper's table of l-infinity attacks; None for a model without its run."""
     if opened.run is None:
         return None
     command = results.command_of(opened.run.environment().sessions[0].command)

@@ -16,16 +16,17 @@ _EXAMPLES = 8
 
 def main(arguments: list[str]) -> int:
     parser = Parser(
-        "lotnet demo", "A local page: drop an image, see its label and certified radius, and attack it up to a radius."
+        "lotnet demo",
+        "Serve a local page: drop an image, see its label and certified radius, and attack it up to a radius.",
     )
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on; by default this machine.")
-    parser.add_argument("--port", type=int, default=8000, help="0 is any free one.")
+    parser.add_argument("--port", type=int, default=8000, help="Port to listen on; 0 takes any free one.")
     parser.add_common("device")
     options = parser.read(arguments)
     console = Console()
     device = choose_device(options.device)
-    with Server(options.host, options.port) as server:  # first: what takes long should not end at a taken port
+    with Server(options.host, options.port) as server:  # first: a taken port should be noticed before long work
         with console.status("freezing the model and proving its layers"):
             opened = open_model(options.model, console)
             answers = Answers(opened.model.to(device))
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _examples(opened: LoadedModel) -> list[Example]:
-    """Test images, the first of each class; none where the data set is not here."""
+    """The first test image of each class; none if the data set cannot be read."""
     try:
         test = opened.split("test", None)
     except InputError:

@@ -16,7 +16,7 @@ _TEST_IMAGES = 50
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet export", "One file that needs no lotnet: images in, logits and a radius out.")
+    parser = Parser("lotnet export", "Write one file that needs no lotnet: images in, logits and a radius out.")
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--to", type=Literal["onnx", "torch"], default="onnx", help="ONNX, or a torch.export archive.")
     parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
@@ -42,7 +42,9 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(about))
         return 0
-    source = "random images only, the data set is not here" if images is None else f"{len(images)} of the test split"
+    source = (
+        "random images only, because the data set is not here" if images is None else f"{len(images)} of the test split"
+    )
     for line in (
         f"Written to {done.path}: images in [0, 1] in, {' and '.join(json.loads(done.metadata['outputs']))} out.",
         f"Loaded again and run on {done.checked} images ({source}): at most {done.difference:.1e} from PyTorch.",
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _test_images(opened: LoadedModel) -> torch.Tensor | None:
-    """A model may have travelled without its data: random images then check it alone."""
+    """Test images to check the exported file. None if they cannot be read; then only random images check it."""
     try:
         return tensors(opened.split("test", _TEST_IMAGES))[0]
     except InputError:

@@ -11,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.load_model import choose_device
 from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import is_packed
-from lotnet.runs.data import part_of, with_all_tests
+from lotnet.runs.data import load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(options.out) if options.out else run.path / "packed"
     if folder.exists() and not is_packed(folder) and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise InputError(f"{folder} exists and is not a packed model: choose another --out")
-    test = part_of(with_all_tests(run.config), "test", options.limit)
+    test = split_subset(load_with_all_test_images(run.config), "test", options.limit)
     packed, summary = pack_run(run, test, device, console, options.batch_size)
     size = packed.write(folder)
     if options.json:

@@ -17,7 +17,7 @@ _NUMBERS = paper.ACCURACIES | {"eval_seconds": "eval s", "pgd_linf": "PGD"}
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet paper", "The paper's rows, and the command that trains each.")
+    parser = Parser("lotnet paper", "List the paper's rows, and the command that trains each.")
     parser.add_argument("table", nargs="?", default=None, help=f"One of {', '.join(paper.tables())}.")
     parser.add_argument(
         "--results", type=str, default="results", help="Folder of measured results, shown beside the paper's."

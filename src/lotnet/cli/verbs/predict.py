@@ -13,13 +13,17 @@ from lotnet.load_model import MODEL, choose_device
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures
 
 _SHOWN = 5
-"""Classes whose probability is printed; --json has all."""
+"""Number of classes whose probability is printed; --json prints all."""
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet predict", "The label of each image, and the radius in which it is proved not to change.")
+    parser = Parser(
+        "lotnet predict", "Predict the label of each image, and the radius in which it is proved not to change."
+    )
     parser.add_argument("model", type=str, help=MODEL)
-    parser.add_argument("images", type=str, nargs="+", help="Image files, folders, or - for a list of them on stdin.")
+    parser.add_argument(
+        "images", type=str, nargs="+", help="Image files or folders, or - to read a list of them from stdin."
+    )
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("device", "json")
     options = parser.read(arguments)
@@ -28,7 +32,7 @@ def main(arguments: list[str]) -> int:
     files = find_files(options.images)
     console = Console(stderr=options.json)
     opened = open_model(options.model, console)
-    # All files are read before the first answer: a damaged one is an error, not the end of half a list.
+    # Read all files first, so that a damaged file is an error before any result is printed.
     pictures = read_pictures(files, opened.model.input_shape)
     graph = opened.model.astype(torch.float64).to(device)
     pixels = torch.stack([picture.pixels for picture in pictures])

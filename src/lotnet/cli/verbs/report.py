@@ -11,14 +11,14 @@ from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.report import RunData, collect, render
-from lotnet.runs.data import with_all_tests
+from lotnet.runs.data import load_with_all_test_images
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet report", "One page about certified runs that opens offline, in any browser.")
+    parser = Parser("lotnet report", "Write a page about certified runs that opens offline, in any browser.")
     parser.add_argument("runs", type=str, nargs="+", help="Certified runs; several are compared.")
     parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
-    parser.add_argument("--radius", type=str, default="36/255", help="Where the slider starts.")
+    parser.add_argument("--radius", type=str, default="36/255", help="Radius at which the slider starts.")
     parser.add_common("json")
     options = parser.read(arguments)
     radius = parse_radius(options.radius)
@@ -39,9 +39,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _images(run: RunData) -> tuple[Split | None, str]:
-    """The images that were certified, or why they are not here: a run may have travelled without its data."""
+    """The images that were certified, or None and the reason why they cannot be read."""
     try:
-        dataset = with_all_tests(run.config)
+        dataset = load_with_all_test_images(run.config)
     except InputError as error:
         return None, str(error)
     return (dataset.train if run.certification.split == "train" else dataset.test), ""

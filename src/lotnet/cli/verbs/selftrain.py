@@ -37,10 +37,10 @@ def main(arguments: list[str]) -> int:
 
 
 def read_arguments(arguments: list[str]) -> tuple[Any, Plan, str]:
-    """(options of the command, plan, name of the recipe)."""
+    """Returns (options of the command, plan, name of the recipe)."""
     line = parse(_parser(), arguments)
     if line.options.resume is not None and not line.asks_for_help:
-        line.only("--resume", "--device", "--json")
+        line.allow_only("--resume", "--device", "--json")
         return line.options, Plan.read(Path(line.options.resume)), line.options.resume
     recipe = line.recipe(lambda data: default_recipe(data, "selftrain"))
     settings = line.settings(recipe, extra=SelfTrainingConfig)
@@ -52,13 +52,17 @@ def read_arguments(arguments: list[str]) -> tuple[Any, Plan, str]:
 def _parser() -> Parser:
     parser = Parser(
         "lotnet selftrain",
-        "Train a teacher on labeled images, let it label others, train a student on both, and certify the two.",
+        "Train a teacher on labeled images, label other images with it, train a student on both, and certify the two.",
     )
     add_recipe_options(parser)
     parser.add_argument("--out", type=str | None, default=None, help="Run directory; by default runs/RECIPE-N.")
     parser.add_argument("--resume", type=str | None, default=None, help="Continue this directory.")
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[1], help="How many seeds, from --seed on, or which (two or more)."
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[1],
+        help="Number of seeds, counted from --seed, or a list of two or more seeds.",
     )
     return parser
 

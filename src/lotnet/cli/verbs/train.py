@@ -49,10 +49,10 @@ def main(arguments: list[str]) -> int:
 
 
 def read_arguments(arguments: list[str]) -> tuple[Any, RunConfig, str]:
-    """(options of the command, configuration of the run, name of the recipe)."""
+    """Returns (options of the command, configuration of the run, name of the recipe)."""
     line = parse(_parser(), arguments)
     if line.options.resume is not None and not line.asks_for_help:
-        line.only("--resume", "--device", "--json")
+        line.allow_only("--resume", "--device", "--json")
         return line.options, open_run(Path(line.options.resume)).config, line.options.resume
     recipe = line.recipe(default_recipe)
     return line.options, RunConfig.from_settings(line.settings(recipe)), recipe
@@ -94,7 +94,7 @@ def _print_result(path: Path, epoch: int, accuracy: Accuracy, console: Console) 
     table.add_row(*cells)
     console.print(table)
     console.print(
-        "The standard certificate, as papers report it, ignores rounding errors. For proved radii, run next:\n"
+        "The standard certificate, as in most papers, ignores rounding errors. For proved radii, run next:\n"
         f"  lotnet certify {path}",
         soft_wrap=True,
         highlight=False,
