@@ -1,8 +1,8 @@
-"""What do proofs cost? Certifying CIFAR-sized images on LipConvnet-5 against evaluating them in float32, and the audit.
+"""How long does certification take? LipConvnet-5 on CIFAR-sized images, beside float32 evaluation, and the audit.
 
     python benchmarks/certify.py --images 10000
 
-Weights are random: neither products nor proofs depend on what the network has learnt.
+The weights are random: run time does not depend on what the network has learnt.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Certified accuracy at every radius: python benchmarks/curves.py NAME... draws results in results/curves.png.
 
-Lines are ours (claim B). A ring is the paper's figure for the same network; only its four radii are published.
+Lines are our certified accuracy (claim B: proved for the float64 program). Circles are the paper's certified accuracy
+of the same network, which is published at four radii only.
 """
 
 import sys
@@ -16,7 +17,7 @@ from lotnet.paper import results
 from lotnet.report.tables import PAPER
 
 END = 1.0
-"""Radius at the right edge: beyond it next to nothing is certified."""
+"""Radius at the right edge: almost no image is certified beyond it."""
 
 
 def main(names: list[str], folder: Path = Path("results")) -> None:

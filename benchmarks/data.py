@@ -2,8 +2,8 @@
 
     python benchmarks/data.py --device cuda
 
-Both cut a random crop out of the image framed by 4 zeros, mirror half of them and scale to [0, 1]; the loop
-does so image by image and stacks, as a data loader without workers would. Random data of CIFAR's shape.
+Both pad each image with 4 zeros, take a random crop, flip half of the crops and scale them to [0, 1]. The loop does so
+image by image and stacks the results, as a data loader without workers would. The data are random, of CIFAR's shape.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lotnet.data import Augmentation, Batches, Split
 
 
 def loop(split: Split, batch_size: int, device: str, padding: int = 4) -> Iterator[tuple[Tensor, Tensor]]:
-    """What `Batches` is measured against."""
+    """The baseline for `Batches`: one image at a time, in Python."""
     order = list(range(len(split)))
     random.shuffle(order)
     for start in range(0, len(order), batch_size):
@@ -37,7 +37,7 @@ def loop(split: Split, batch_size: int, device: str, padding: int = 4) -> Iterat
 
 
 def seconds_per_batch(batches: Iterator[tuple[Tensor, Tensor]], device: str) -> float:
-    """Mean over an epoch, its shuffling included."""
+    """Mean time of a batch over one epoch, including the shuffle."""
     _finish(device)
     start, count = time.perf_counter(), 0
     for _ in batches:

@@ -2,10 +2,10 @@
 
     python benchmarks/gpu.py --out results/speed.json
 
-A training step is loss and gradients of one batch, as the training loop computes them; LOT's includes the joint
-orthogonalisation with the schedule that its kernels need. Peak memory is that of an eager step. `literal` is the
-paper's algorithm as printed. Kernels are those at the start of training, the inner ones moved off the identity; those
-of `lot, worn` are as badly conditioned as trained ones.
+A training step computes the loss and gradients of one batch, as the training loop does. LOT's step includes the joint
+orthogonalisation, with the schedule that its kernels need. Peak memory is measured on an eager step. `literal` is the
+paper's algorithm as printed. Kernels are initial ones, with noise added to identity kernels; the kernels of
+`lot, ill-conditioned` are as badly conditioned as trained ones.
 """
 
 import argparse
@@ -27,15 +27,15 @@ from networks import network
 
 DEVICE = torch.device("cuda")
 TABLES = ("train", "evaluation", "growth")
-WORN = "lot, worn"
-KINDS = ("plain", "literal", "lot", WORN, "soc", "cayley", "bcop")
+ILL_CONDITIONED = "lot, ill-conditioned"
+KINDS = ("plain", "literal", "lot", ILL_CONDITIONED, "soc", "cayley", "bcop")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/speed.json"))
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--commit", default="", help="what the code is, where git cannot be asked")
+    parser.add_argument("--commit", default="", help="commit of the code, to store in the output")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     options = parser.parse_args()
     started = time.perf_counter()
@@ -57,7 +57,7 @@ def main() -> None:
 
     for depth in (5, 20, 40) if "train" in options.tables else ():
         for kind in KINDS:
-            if depth == 40 and kind not in ("plain", "lot", WORN):
+            if depth == 40 and kind not in ("plain", "lot", ILL_CONDITIONED):
                 continue
             for tf32 in (True, False):
                 if not tf32 and (depth == 40 or kind not in ("plain", "literal", "lot")):
@@ -81,11 +81,11 @@ def training(
 ) -> dict[str, float]:
     torch.cuda.empty_cache()
     torch.manual_seed(0)
-    model = network("lot" if kind == WORN else kind, depth, channels, side)
-    model = (worn(model) if kind == WORN else _moved(model)).to(DEVICE).train()
+    model = network("lot" if kind == ILL_CONDITIONED else kind, depth, channels, side)
+    model = (_ill_conditioned(model) if kind == ILL_CONDITIONED else _perturbed(model)).to(DEVICE).train()
     images = torch.rand(batch, 3, side, side, device=DEVICE)
     labels = torch.randint(0, 10, (batch,), device=DEVICE)
-    grouping = GroupedOrthogonalization(model, images[:1]) if kind in ("lot", WORN) else None
+    grouping = GroupedOrthogonalization(model, images[:1]) if kind in ("lot", ILL_CONDITIONED) else None
     with arithmetic(tf32=tf32):
         if grouping:
             grouping.refresh()
@@ -100,8 +100,8 @@ def training(
                 grouping.release()
 
         row: dict[str, float] = {}
-        # The graph first: gradients that an eager step has made on the default stream cannot be recorded after it.
-        if kind != "cayley":  # its library solver waits for the device, which a graph cannot record
+        # Record the graph first: an eager step allocates gradients on the default stream, which a graph cannot capture.
+        if kind != "cayley":  # its library solver synchronizes with the device, which a graph cannot record
             row["graph_ms"] = _median(_recorded(step), repeats)
         row["eager_ms"] = _median(step, repeats)
         torch.cuda.reset_peak_memory_stats()
@@ -113,9 +113,9 @@ def training(
 
 @torch.no_grad()
 def evaluation(kind: str, depth: int, repeats: int) -> dict[str, float]:
-    """The frozen model in IEEE float32; SOC's has 12 terms."""
+    """Time the frozen model in IEEE float32; a frozen SOC layer sums 12 terms."""
     torch.manual_seed(0)
-    model = _moved(network(kind, depth)).eval()
+    model = _perturbed(network(kind, depth)).eval()
     model = (model if kind == "plain" else freeze(model, 32)).to(DEVICE)
     images = torch.rand(256, 3, 32, 32, device=DEVICE)
     with arithmetic(tf32=False):
@@ -124,9 +124,9 @@ def evaluation(kind: str, depth: int, repeats: int) -> dict[str, float]:
 
 
 @torch.no_grad()
-def worn(model: nn.Sequential) -> nn.Sequential:
-    """Kernels as badly conditioned as those of a trained LipConvnet-20 (results/gradient.md): square ones are the
-    identity and as much noise, the others' rows are of unequal length."""
+def _ill_conditioned(model: nn.Sequential) -> nn.Sequential:
+    """Make kernels as ill-conditioned as those of a trained LipConvnet-20 (results/gradient.md): add as much noise to
+    square ones as they have identity, and give the others rows of unequal length."""
     for layer in model.modules():
         if isinstance(layer, OrthogonalConv2d) and layer.weight.ndim == 4:
             o, i, k, _ = layer.weight.shape
@@ -138,8 +138,8 @@ def worn(model: nn.Sequential) -> nn.Sequential:
 
 
 @torch.no_grad()
-def _moved(model: nn.Sequential) -> nn.Sequential:
-    """Square kernels start at the identity, where everything is easy: move them as training would."""
+def _perturbed(model: nn.Sequential) -> nn.Sequential:
+    """Add noise to square kernels, as training would: they start at the identity, which is too easy a case."""
     for layer in model.modules():
         if isinstance(layer, OrthogonalConv2d) and layer.weight.ndim == 4:
             o, i, k, _ = layer.weight.shape
@@ -149,12 +149,12 @@ def _moved(model: nn.Sequential) -> nn.Sequential:
 
 
 def _recorded(call: Callable[[], object]) -> Callable[[], None]:
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(3):
             call()
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()

@@ -1,11 +1,12 @@
-"""How far may the gradient's equation be left unsolved before the gradient turns?
+"""How does the gradient of LOT change when its equation is solved only for the larger singular values?
 
     python benchmarks/gradient.py                  # the model that comes with lotnet, on training images of CIFAR-10
-    python benchmarks/gradient.py FOLDER           # one that `lotnet pack` wrote
+    python benchmarks/gradient.py FOLDER           # a model that `lotnet pack` wrote
 
-A GPU solves `H S + S H = K` (docs/how-lot-works.md) by Chebyshev's iteration for singular values down to a part of the
-largest, the smaller the part the more steps. Here the same runs on a CPU, beside the solution by eigenvectors: the
-condition numbers of each kernel of a trained network, and the cosine of the angle between both of its gradients.
+A GPU solves `H S + S H = K` (docs/how-lot-works.md) by Chebyshev iteration, for singular values down to a fraction of
+the largest. A smaller fraction needs more steps. This benchmark runs the same iteration on a CPU and compares it with
+the solution by eigenvectors. For each kernel of a trained network it prints the condition numbers and the cosine of the
+angle between the two gradients.
 """
 
 import argparse
@@ -65,7 +66,7 @@ def main() -> None:
 
 @torch.no_grad()
 def conditions(network: nn.Sequential, image: Tensor) -> Iterator[tuple[str, str, str, str]]:
-    """Of each kernel: its shape, where it works, and the median and the largest condition over frequencies."""
+    """For each kernel: its shape, its image size, and the median and largest condition number over frequencies."""
     for layer, geometry in GroupedOrthogonalization(network, image).layers:
         values = [torch.linalg.svdvals(v) for v in matrices(layer.weight.double(), geometry)]
         ratios = torch.cat([(s[:, 0] / s[:, -1]) for s in values])
@@ -85,7 +86,7 @@ _pullback = polar.pullback
 
 
 def as_a_gpu_does(v: Tensor, w: Tensor, scale: Tensor, _: Tensor | None, g: Tensor, lower: float, __: bool) -> Tensor:
-    """A GPU has `H^(-1)` from the forward pass, where it is needed; for kernels of full rank it is this one."""
+    """A GPU keeps `H^(-1)` from the forward pass if it is needed. For kernels of full rank, that is this inverse."""
     inverse = torch.linalg.inv((v / scale) @ w.mH) if v.shape[-2] < v.shape[-1] else None
     return _pullback(v, w, scale, inverse, g, lower, by_products=True)
 

@@ -6,9 +6,9 @@ deel-torchlip's SpectralConv2d where they are installed; then one evaluation of 
 
     python benchmarks/layers.py [--rounds 5] [--sizes 32x32 128x16 256x8] [--out results/layers.md]
 
-Times are medians over rounds in which every layer takes its turn, so that a busy moment of the machine meets all of
-them; one process measures them. Memory is the peak of a process of its own for each layer: the high-water mark of two
-steps less what was resident before them, when library code is loaded and weights, input and output gradient exist.
+Times are medians over rounds. Every layer runs once in each round, so that a busy moment of the machine affects all
+layers alike; one process measures them. Memory is measured in a separate process for each layer: the peak of two steps
+minus the resident memory before them, when library code is loaded and weights, input and output gradient exist.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SIZES = ("32x32", "128x16", "256x8")  # channels x side
 
 
 def _random(layer: nn.Module) -> nn.Module:
-    """Every kernel random: at its start a layer may be the identity, which is too easy."""
+    """Make every kernel random: some layers start at the identity, which is too easy a case."""
     for parameter in layer.parameters():
         if parameter.ndim > 1:
             nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
@@ -85,7 +85,8 @@ def training_step(name: str, channels: int, side: int) -> Callable[[], None]:
 
 
 def evaluations(channels: int, side: int) -> dict[str, Callable[[], Tensor]]:
-    """Plain and frozen. In a chain, a frozen layer reads what another wrote, in the order of axes that it prefers."""
+    """A plain and a frozen layer. In a chain, a frozen layer reads another one's output, in its preferred memory
+    format."""
     torch.manual_seed(0)
     plain = nn.Conv2d(channels, channels, 3, padding=1).eval()
     frozen = freeze(nn.Sequential(_random(OrthogonalConv2d(channels, channels, 3))), side)
@@ -115,18 +116,18 @@ def _medians(functions: dict[str, Callable], rounds: int) -> dict[str, float]:
         for name, function in functions.items():
             start = time.perf_counter()
             function()
-            if lap:  # the first one warms up
+            if lap:  # the first lap warms up
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def measure_memory(name: str, channels: int, side: int) -> float:
     """Mebibytes that a training step needs on top of weights, input and output gradient."""
-    training_step(name, 4, 8)()  # loads what is loaded only when it is called for
+    training_step(name, 4, 8)()  # loads libraries that are loaded on first use
     step = training_step(name, channels, side)
     gc.collect()
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     step()
     step()
     return (_status("VmHWM") - before) / 1024
@@ -138,7 +139,7 @@ def _status(field: str) -> int:
 
 
 def worker(*arguments: str) -> dict:
-    """The result of a fresh process; a failed one shows its own error."""
+    """Measure in a fresh process and return the result; a failed process prints its own error."""
     command = [sys.executable, __file__, "--worker", *arguments]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 

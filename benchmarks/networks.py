@@ -9,7 +9,7 @@ from lotnet.models import ImageSpec, LipConvnet
 
 
 class PlainConv2d(nn.Module):
-    """An ordinary convolution in the place of an orthogonal one."""
+    """An ordinary convolution in place of an orthogonal one."""
 
     def __init__(self, like: OrthogonalConv2d) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Does the fast path train as well as the paper's algorithm? One recipe, one seed, both ways.
+"""Does the fast path train as well as the paper's algorithm? One recipe and one seed, with each algorithm.
 
     python benchmarks/same_accuracy.py --epochs 10 --device cuda
 
 `literal` iterates and differentiates as the paper prints it (full spectrum, ten coupled Newton steps, autograd);
-evaluation is the same for both. Printed are clean and plainly certified accuracy on the test images, of the epoch that
-validation chose, and the largest singular value that training has used, where its log has one.
+evaluation is the same for both. The output is the clean accuracy and the accuracy by the standard certificate on the
+test images, at the epoch that validation chose, and the largest singular value used in training, if the log has it.
 """
 
 import argparse
@@ -45,9 +45,9 @@ def main() -> None:
     for name in ("literal", "lot"):
         arguments = ["--config", options.config, "--model.parametrization", name, "--device", options.device]
         arguments += ["--trainer.epochs", str(options.epochs), "--out", str(options.out / name), "--overwrite"]
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             train([*arguments, "--json"])
-        test = json.loads(said.getvalue())["test"]
+        test = json.loads(output.getvalue())["test"]
         print(f"{name:8} clean {test['clean']:.2%}", *(f"{r} {x:.2%}" for r, x in test["certified"].items()))
         lines = [json.loads(line) for line in (options.out / name / "metrics.jsonl").read_text().splitlines()]
         values = [line["largest_singular_value"] for line in lines if "largest_singular_value" in line]

@@ -18,7 +18,7 @@ def main(path: Path) -> None:
     about = measured["about"]
     training = {(row["kind"], row["depth"], row["tf32"]): row for row in measured["train"]}
     evaluation = {(row["kind"], row["depth"]): row for row in measured["evaluation"]}
-    worn = ",\nthose of `lot, worn` as badly conditioned as trained ones."
+    ill_conditioned = ";\nthe kernels of `lot, ill-conditioned` are as badly conditioned as trained ones."
     lines = [
         "# Speed on one GPU",
         "",
@@ -32,7 +32,7 @@ def main(path: Path) -> None:
         "Ratios are of CUDA graphs at the same precision; Cayley's library solver cannot be recorded as one. TF32",
         "means 11 significant bits in products: LOT's polar factors use float16 there, which has as many, with sums in",
         "float32. Kernels are those at the start of training"
-        + (worn if any(k == "lot, worn" for k, *_ in training) else "."),
+        + (ill_conditioned if any(k == "lot, ill-conditioned" for k, *_ in training) else "."),
         "",
         "| network | layer | precision | eager | graph | times plain | times faster than literal | peak GiB |",
         "|---|---|---|---|---|---|---|---|",

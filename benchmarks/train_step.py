@@ -3,9 +3,9 @@
     python benchmarks/train_step.py                  # a small network on a CPU
     python benchmarks/train_step.py --device cuda    # LipConvnet-5 and -20 with 32 channels, batch 256
 
-A step is forward, loss, backward and SGD, eager and in IEEE float32. Times are medians over rounds in which every
-network takes its turn, so that a busy moment of the machine meets all of them. Ratios are to plain convolutions. Memory
-is the peak above weights and batch: on a GPU the allocator's, on a CPU the high-water mark of a process of its own.
+A step is forward, loss, backward and SGD, eager and in IEEE float32. Times are medians over rounds. Every network runs
+once in each round, so that a busy moment of the machine affects all of them alike. Ratios are to plain convolutions.
+Memory is the peak above weights and batch: on a GPU by PyTorch's allocator, on a CPU in a separate process.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Step:
         torch.manual_seed(0)
         self.model = network(kind, depth, options.channels, options.side).to(options.device)
         for parameter in self.model.parameters():
-            if parameter.ndim > 2:  # at its start a layer may be the identity, which is too easy
+            if parameter.ndim > 2:  # some layers start at the identity, which is too easy a case
                 nn.init.normal_(parameter, std=parameter[0].numel() ** -0.5)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
         self.images = torch.rand(options.batch, 3, options.side, options.side, device=options.device)
@@ -75,7 +75,7 @@ def peak_bytes(kind: str, depth: int, options: argparse.Namespace) -> int:
         return torch.cuda.max_memory_allocated() - before
     gc.collect()
     before = _kibibytes("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     step()
     step()
     return 1024 * (_kibibytes("VmHWM") - before)
@@ -87,7 +87,7 @@ def _kibibytes(field: str) -> int:
 
 
 def peak_bytes_elsewhere(kind: str, depth: int, options: argparse.Namespace) -> int:
-    """In a fresh process: a high-water mark never falls."""
+    """Measure in a fresh process: on a CPU, the peak includes all earlier work of a process."""
     if options.device != "cpu":
         return peak_bytes(kind, depth, options)
     command = [sys.executable, *sys.argv, "--memory-of", kind, "--depths", str(depth)]

@@ -15,12 +15,12 @@ if not torch.cuda.is_available():
 
 from lotnet import AveragePool, FrozenModel, MaxMin, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
 
-# The tests use small matrices, often several processes at a time: more threads would only wait for each other.
+# The matrices are small, and several test processes often run at a time: more threads would only wait for each other.
 torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU where there is none, unless they are asked for by `-m gpu`: then they fail."""
+    """Skip tests that need a GPU where there is none. With `-m gpu` they run, and fail, instead."""
     if torch.cuda.is_available() or config.option.markexpr == "gpu":
         return
     for item in items:
@@ -30,9 +30,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def model() -> FrozenModel:
-    """For digits, untrained; as small as has a spectrum, an average pool and a last layer with normalised rows.
+    """A small untrained model for digits, with a spectrum, an average pool and a last layer with normalised rows.
 
-    The names of its classes look like markup, and must be printed as they are.
+    Its class names look like markup, and must be printed unchanged.
     """
     torch.manual_seed(0)
     layers = (OrthogonalConv2d(1, 4, 3), MaxMin(), AveragePool(4), nn.Flatten(), NormalizedLinear(16, 10))
@@ -43,7 +43,7 @@ def model() -> FrozenModel:
 
 @pytest.fixture
 def folder(model: FrozenModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model saved, in a folder of its own for each test."""
+    """A new folder for each test, with the saved model."""
     path = tmp_path_factory.mktemp("models") / "model"
     model.save(path)
     return path
@@ -65,7 +65,7 @@ QUIET = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's chromium, driven by playwright. One of them at a time: its loop cannot be nested."""
+    """Debian's Chromium, driven by Playwright. One at a time, because Playwright's event loop cannot be nested."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install -e .[dev]")

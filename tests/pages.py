@@ -1,4 +1,4 @@
-"""The pages people read, and what in them is meant to be typed."""
+"""The documentation pages, and the commands in them."""
 
 import re
 import shlex
@@ -39,8 +39,8 @@ class Command:
 
 
 def commands(page: Path) -> list[Command]:
-    """Every command of a page: lines of console (after `$`), sh and bash blocks, whatever program they start; lines of
-    text and indented blocks, and spans of code in sentences, that start with one of `PROGRAMS`."""
+    """Every command of a page. In console (after `$`), sh and bash blocks, every line is a command. Elsewhere, in text
+    and indented blocks and in code spans, a command is what starts with one of `PROGRAMS`."""
     found: list[Command] = []
     text = page.read_text()
     for match in FENCE.finditer(text):

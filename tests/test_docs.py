@@ -1,4 +1,4 @@
-"""What README.md and docs/ show is run as written, and what they point to is there."""
+"""The Python examples of README.md and docs/ run as written, and their links lead somewhere."""
 
 import importlib.util
 import re
@@ -17,7 +17,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 @pytest.fixture(autouse=True)
 def table() -> Iterator[None]:
-    """What a page adds to the table is gone afterwards."""
+    """Remove the parametrizations that a page has added to the table."""
     before = dict(PARAMETRIZATIONS)
     yield
     PARAMETRIZATIONS.clear()
@@ -52,7 +52,7 @@ def test_the_added_parametrization_keeps_the_contract(tmp_path: Path, monkeypatc
                 for padding_mode in ("zeros", "circular"):
                     contract.check_singular_values("reflections", shape, k, stride, padding_mode)
         for hard in contract.HARD_WEIGHTS:
-            contract.test_training_in_float32_survives_every_weight("reflections", shape, hard)
+            contract.test_float32_training_stays_finite_and_bounded_for_every_weight("reflections", shape, hard)
     contract.test_a_layer_starts_at_the_identity_if_the_channels_are_equal("reflections")
 
 
@@ -78,7 +78,7 @@ def test_anchors_exist(page: Path) -> None:
 
 
 @pages
-def test_pages_speak_of_the_project_alone(page: Path) -> None:
+def test_pages_contain_no_local_paths_or_todos(page: Path) -> None:
     text = page.read_text()
     assert (found := MACHINE.search(text)) is None, f"{page.name} names {found[0]}, which only one machine has"
     for word in ("localhost", "TODO"):

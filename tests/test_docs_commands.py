@@ -1,8 +1,8 @@
 """Every command in README.md, docs/, results/ and CHANGELOG.md is run, or read by the parser that would run it.
 
-A command in a console, sh or bash block is run as written, in one folder for each page, but with a small budget and
-unless it asks for something that this machine may not have. All others are read: verbs, options and their values must
-exist. A command that the test does not know is a failure, not something to pass over.
+A command in a console, sh or bash block is run as written, in one folder for each page, but with a small budget. It is
+only parsed if it needs something that a machine may lack. All other commands are parsed: verbs, options and their
+values must exist. A command that the test does not know is a failure.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ OTHERS = {"find"}
 
 
 class ReadError(Exception):
-    """Raised in the place of the work, once the arguments are read."""
+    """Raised in place of the work, once the arguments are read."""
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def check_lotnet(command: Command, capsys: Any) -> str:
     if verb not in VERBS:
         return "no such verb"
     if not words and not command.shown:
-        return ""  # the verb is spoken of
+        return ""  # the text only mentions the verb
     try:
         code = main([verb, *words])
     except ReadError:
@@ -117,7 +117,7 @@ def check_lotnet(command: Command, capsys: Any) -> str:
         code = ended.code
     said = capsys.readouterr().err
     if not command.shown and words[-1].startswith("--") and "expected one argument" in said:
-        return ""  # an option is spoken of, without a value
+        return ""  # the text only mentions an option, without a value
     return "" if code == 0 else said
 
 
@@ -165,7 +165,7 @@ CHECKS = {
 }
 
 
-def test_the_test_finds_commands_and_what_is_wrong_with_them(tmp_path: Path, reading: None, capsys) -> None:
+def test_the_checks_find_commands_and_their_errors(tmp_path: Path, reading: None, capsys) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "Type `lotnet cerify RUN` or\n`python benchmarks/none.py`, never `lotnet.linalg`.\n\n"

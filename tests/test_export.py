@@ -1,4 +1,4 @@
-"""`lotnet export`: the file runs without lotnet and says what the model says."""
+"""`lotnet export`: the file runs without lotnet and gives the model's answers."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def session(path: Path):
     return pytest.importorskip("onnxruntime").InferenceSession(path)
 
 
-def test_onnx_answers_like_predict(folder: Path, tmp_path: Path, capsys) -> None:
+def test_onnx_gives_the_same_answers_as_predict(folder: Path, tmp_path: Path, capsys) -> None:
     pytest.importorskip("onnxscript")
     pixels = load("digits").test.images[:3]
     files = [str(tmp_path / f"{n}.png") for n in range(3)]
@@ -63,7 +63,7 @@ def test_onnx_answers_like_predict(folder: Path, tmp_path: Path, capsys) -> None
 
 
 def test_double_onnx_carries_claim_a(model: FrozenModel, images: Tensor, tmp_path: Path) -> None:
-    """The radius is claim A's up to the rounding of the logits, which is far smaller than what it subtracts."""
+    """The radius is that of claim A up to the rounding of the logits, which is far below the error it subtracts."""
     pytest.importorskip("onnxscript")
     done = export(model, tmp_path / "double.onnx", "onnx", "float64", images)
     assert done.metadata["claim"].startswith("A: ")
@@ -80,7 +80,7 @@ def test_double_onnx_carries_claim_a(model: FrozenModel, images: Tensor, tmp_pat
 
 
 def test_the_check_finds_a_graph_that_lost_its_rounding(model: FrozenModel, tmp_path: Path, monkeypatch) -> None:
-    """Python's 1e-11 rounds to nothing on the way to ONNX, or is optimised away: that file must not be kept."""
+    """If conversion rounds a constant of 1e-11 to zero or optimises it away, the file must not be written."""
 
     def careless(program, metadata, radius):
         known = bounds(model.astype(torch.float64))
@@ -98,7 +98,7 @@ def test_the_check_finds_a_graph_that_lost_its_rounding(model: FrozenModel, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_exporter_that_fails_is_one_sentence(folder: Path, monkeypatch, capsys) -> None:
+def test_an_exporter_that_fails_gives_a_one_sentence_error(folder: Path, monkeypatch, capsys) -> None:
     def failing(*_: object, **__: object) -> None:
         raise RuntimeError("unsupported operator\nand forty lines of advice")
 
@@ -131,8 +131,8 @@ def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, ca
     assert "[digit 9]" in classes
 
 
-def test_what_is_deployed_computes_what_was_frozen(images: Tensor) -> None:
-    """Average pools and residuals too, and the frozen model is left as it was."""
+def test_the_exported_module_computes_the_frozen_model(images: Tensor) -> None:
+    """This includes average pools and residuals, and leaves the frozen model unchanged."""
     torch.manual_seed(0)
     for built in (LipResNet18(channels=2, start="random"), LipConvnet(channels=4, parametrization="soc")):
         model = freeze(built.build(IMAGES), (1, 8, 8), torch.float64)
@@ -142,7 +142,9 @@ def test_what_is_deployed_computes_what_was_frozen(images: Tensor) -> None:
         assert torch.allclose(radii, certify(model, images).radii["real"], rtol=0, atol=1e-13)
 
 
-def test_bad_input_is_one_sentence(model: FrozenModel, folder: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_bad_input_gives_a_one_sentence_error(
+    model: FrozenModel, folder: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
     def sentence(*arguments: str) -> str:
         assert main(["export", *arguments]) == 2
         said = capsys.readouterr().err

@@ -17,7 +17,7 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(16, 5, generator=generator, dtype=torch.float64)
     labels = torch.randint(5, (16,), generator=generator)
-    labels[:8] = logits[:8].argmax(dim=1)  # half of them right
+    labels[:8] = logits[:8].argmax(dim=1)  # these eight are classified correctly
     return logits, labels, SQRT2 * (1 - torch.eye(5, dtype=torch.float64))
 
 
@@ -90,8 +90,8 @@ def test_gradients_are_finite_and_point_to_the_label(batch, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_no_loss_looks_at_values(name: str) -> None:
-    """A CUDA graph could not record one that does. Tensors on the device `meta` have no values to look at."""
+def test_no_loss_reads_tensor_values(name: str) -> None:
+    """A CUDA graph cannot record a loss that does. Tensors on the `meta` device have no values."""
     logits, pairwise, progress = (torch.empty(shape, device="meta") for shape in ((4, 10), (10, 10), ()))
     labels = torch.empty(4, dtype=torch.long, device="meta")
     value = LOSSES[name]()(logits, labels, lipschitz=L, pairwise=pairwise, progress=progress)

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last, in a kernel of their own."""
+"""The notebooks run from the first cell to the last, each in a new kernel."""
 
 from pathlib import Path
 

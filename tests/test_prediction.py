@@ -42,7 +42,7 @@ def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
         assert prediction.radius_255 <= 255 * prediction.radius
 
 
-def test_what_is_printed_is_never_more_than_what_is_proved() -> None:
+def test_printed_radii_never_exceed_proved_radii() -> None:
     assert str(rounded_down(0.99999, 4)) == "0.9999"
     assert (rounded_up(1.00001, 4), rounded_up(float("inf"))) == ("1.0001", "none")
     assert "below 0.9999 " in Prediction("bee", 1, {"bee": 1.0}, 0.99999).meaning
@@ -79,7 +79,7 @@ def test_the_text_says_label_confidence_radius_and_meaning(folder: Path, digits:
     assert "what the radius is about" not in printed
 
 
-def test_another_size_and_mode_are_converted_and_said(folder: Path, tmp_path: Path, capsys) -> None:
+def test_another_size_and_mode_are_converted_and_reported(folder: Path, tmp_path: Path, capsys) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
     assert main(["predict", str(folder), str(tmp_path / "noise.png"), "--device", "cpu"]) == 0
@@ -95,7 +95,7 @@ def test_another_size_and_mode_are_converted_and_said(folder: Path, tmp_path: Pa
     assert np.array_equal(picture.pixels[0].numpy(), luma)
 
 
-def test_bad_input_is_one_sentence(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_bad_input_gives_a_one_sentence_error(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     def sentence(*arguments: str) -> str:
         assert main(["predict", *arguments]) == 2
         said = capsys.readouterr()
@@ -114,7 +114,7 @@ def test_bad_input_is_one_sentence(folder: Path, digits: Path, tmp_path: Path, m
     assert "--batch_size cannot be 0: give 1 or more" in sentence(str(folder), str(digits), "--batch_size", "0")
 
 
-def test_the_function_refuses_what_it_cannot_answer_for(model: FrozenModel) -> None:
+def test_the_function_refuses_bad_input(model: FrozenModel) -> None:
     with pytest.raises(InputError, match="NaN"):
         predict(model, torch.full((1, 1, 8, 8), torch.nan))
     with pytest.raises(InputError, match="freeze it first"):

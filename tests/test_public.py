@@ -1,4 +1,4 @@
-"""Manners of the library: documented names with examples that run, types, and extras that say how to get them."""
+"""The public library: documented names with examples that run, types, and errors that say how to install extras."""
 
 import doctest
 import re
@@ -32,7 +32,7 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
-def test_names_are_found_when_asked_for() -> None:
+def test_public_names_are_loaded_lazily() -> None:
     code = "import lotnet; lotnet.layers.MaxMin; lotnet.paper; from lotnet import *; OrthogonalConv2d, LOT, freeze"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
     assert set(lotnet.__all__) <= set(dir(lotnet))
@@ -40,7 +40,7 @@ def test_names_are_found_when_asked_for() -> None:
         _ = lotnet.OrthogonalConv3d
 
 
-def test_types_travel_with_the_package() -> None:
+def test_types_are_part_of_the_package() -> None:
     assert Path(lotnet.__file__).with_name("py.typed").is_file()
 
 
@@ -73,12 +73,14 @@ DONE_WITHOUT = {
 """Extra: why no command ends without it, or where that is tested."""
 
 
-def test_every_extra_is_accounted_for() -> None:
+def test_every_extra_is_covered_here() -> None:
     assert extras().keys() <= SAID.keys() | DONE_WITHOUT.keys()
 
 
 @pytest.mark.parametrize("extra", SAID)
-def test_a_missing_extra_is_one_sentence_that_names_it(extra: str, folder: Path, monkeypatch, capsys) -> None:
+def test_a_missing_extra_gives_a_one_sentence_error_that_names_it(
+    extra: str, folder: Path, monkeypatch, capsys
+) -> None:
     for module in modules(extra):
         monkeypatch.setitem(sys.modules, module, None)
     assert main([str(folder) if word == "MODEL" else word for word in SAID[extra]]) == 2
@@ -107,7 +109,7 @@ def test_import_loads_no_extra_and_no_command() -> None:
 
 
 def test_every_extra_is_pinned() -> None:
-    """`make test` installs with these pins: what they leave out could change from one day to the next."""
+    """`make test` installs with these pins: a package without a pin could change from one day to the next."""
     pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     asked = {re.split(r"[<>=;\[ ]", entry)[0].lower() for entries in extras().values() for entry in entries}
     assert asked - pinned == set()

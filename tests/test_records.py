@@ -1,4 +1,4 @@
-"""JSON files as typed records: what is written is read, and what is not of its type is refused in one sentence."""
+"""JSON files as typed records: written values are read back, and values of a wrong type are refused in one sentence."""
 
 import json
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ outers = st.builds(
 
 
 @given(outers)
-def test_what_is_written_is_read(record: Outer) -> None:
+def test_written_values_are_read_back(record: Outer) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +69,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("reason", "change"), WRONG.items())
-def test_what_is_not_of_its_type_is_refused_in_one_sentence(reason: str, change: Any, tmp_path: Path) -> None:
+def test_values_of_the_wrong_type_are_refused_in_one_sentence(reason: str, change: Any, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(json.dumps(WHOLE))
     assert read_record(Outer, path, "make it again").inner.share == 1.0
@@ -79,14 +79,14 @@ def test_what_is_not_of_its_type_is_refused_in_one_sentence(reason: str, change:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, "\x00", '{"count": 3}'])
-def test_what_is_no_record_is_damaged(text: str, tmp_path: Path) -> None:
+def test_text_that_is_not_a_record_is_reported_as_damaged(text: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(InputError, match=r"record\.json is damaged"):
         read_record(Outer, path, "make it again")
 
 
-def test_an_unknown_format_a_missing_file_and_other_bytes_are_one_sentence(tmp_path: Path) -> None:
+def test_an_unknown_format_a_missing_file_and_other_bytes_give_a_one_sentence_error(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(InputError, match=r"cannot read .*record.json \(No such file.*\): make it again"):
         read_record(Outer, path, "make it again")
@@ -98,6 +98,6 @@ def test_an_unknown_format_a_missing_file_and_other_bytes_are_one_sentence(tmp_p
         read_record(Outer, path, "make it again")
 
 
-def test_a_type_that_json_does_not_have_is_a_mistake_of_the_programmer() -> None:
+def test_a_field_type_that_json_lacks_is_a_programming_error() -> None:
     with pytest.raises(TypeError, match="no JSON value becomes"):
         convert(Path, "x")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def call(*command: str | Path, cwd: Path, expected: int = 0) -> str:
-    """What it prints, stdout and stderr together. PYTHONPATH would let the checkout in."""
+    """Run a command and return stdout and stderr together. It gets no PYTHONPATH, which could point to the checkout."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [str(word) for word in command],

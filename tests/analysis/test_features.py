@@ -25,7 +25,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(*layers).double().eval()
 
 
-def test_on_a_linear_neuron_it_converges_to_the_row_over_the_decay() -> None:
+def test_a_linear_neuron_converges_to_its_weight_row_over_the_decay() -> None:
     model = network()
     neurons = [0, 21, 63]
     found = maximize_neurons(model, 1, neurons, SHAPE, AscentSettings(steps=300))
@@ -39,14 +39,15 @@ def test_on_a_linear_neuron_it_converges_to_the_row_over_the_decay() -> None:
     assert all(after > before for before, after in zip(found.before, found.after, strict=True))
 
 
-def test_neurons_behind_an_activation_rise_and_the_seed_decides() -> None:
+def test_neurons_after_an_activation_increase_and_the_seed_sets_the_start() -> None:
     model = network()
     runs = [maximize_neurons(model, 2, [0, 5], SHAPE, AscentSettings(steps=50, seed=seed)) for seed in (0, 0, 1)]
     assert torch.equal(runs[0].images, runs[1].images) and not torch.equal(runs[0].images, runs[2].images)
-    assert all(run.after[0] > run.before[0] for run in runs)  # the larger of two: convex, so uphill everywhere
+    # The larger of two is convex: no local maximum traps the ascent.
+    assert all(run.after[0] > run.before[0] for run in runs)
 
 
-def test_layers_and_neurons_are_chosen_in_range() -> None:
+def test_layers_and_neurons_must_be_in_range() -> None:
     model = network()
     assert hidden_layer(model, None) == 2 and hidden_layer(model, 1) == 1
     assert count_neurons(model, 2, SHAPE) == 64
@@ -79,7 +80,9 @@ def test_the_command_draws_runs_side_by_side(
     assert (tmp_path / "features.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bad_input_is_one_sentence(lot_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gives_a_one_sentence_error(
+    lot_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     started = tmp_path / "started"
     shutil.copytree(lot_run, started, ignore=shutil.ignore_patterns("*.safetensors", "analysis"))
     for arguments, words in (

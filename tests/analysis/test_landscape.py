@@ -1,4 +1,4 @@
-"""The loss surface: what a direction is, what the grid is, and the command."""
+"""The loss surface: its directions, its grid, and the command."""
 
 import json
 import sys
@@ -29,19 +29,19 @@ def network(head: type[nn.Module] = NormalizedLinear) -> nn.Sequential:
     return nn.Sequential(Normalize([0.5], 0.25), stem, MaxMin(), nn.Flatten(), head(64, 3)).eval()
 
 
-def test_a_direction_has_the_norm_of_every_filter() -> None:
+def test_directions_are_normalized_filter_by_filter() -> None:
     model = network()
     weights = kernels(model)
-    assert [id(w) for w in weights] == [id(model[1].weight), id(model[4].weight)]  # no bias, nothing else
+    assert [id(w) for w in weights] == [id(model[1].weight), id(model[4].weight)]  # kernels only, no biases
     first, again = (direction(weights, torch.Generator().manual_seed(1)) for _ in range(2))
     for weight, move, same in zip(weights, first, again, strict=True):
         assert torch.allclose(move.flatten(1).norm(dim=1), weight.flatten(1).norm(dim=1), rtol=1e-5)
         assert torch.equal(move, same)
-    assert not first[0][2].any()  # a filter of zeros stays there
-    assert len(kernels(network(OrthogonalLinear))) == 2  # the orthogonal head is a convolution of one pixel
+    assert not first[0][2].any()  # the direction of a zero filter is zero
+    assert len(kernels(network(OrthogonalLinear))) == 2  # the orthogonal head is a 1 x 1 convolution
 
 
-def test_the_grid_is_the_two_directions_and_the_model_comes_back() -> None:
+def test_the_grid_spans_the_two_directions_and_the_model_is_restored() -> None:
     model = network()
     weight = model[1].weight
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -61,7 +61,7 @@ def test_the_grid_is_the_two_directions_and_the_model_comes_back() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_the_model_comes_back_when_the_loss_fails() -> None:
+def test_the_model_is_restored_when_the_loss_fails() -> None:
     model = network()
     before = model[1].weight.detach().clone()
     with pytest.raises(ZeroDivisionError):
@@ -69,7 +69,7 @@ def test_the_model_comes_back_when_the_loss_fails() -> None:
     assert torch.equal(model[1].weight, before)
 
 
-def test_minima_are_counted_inside() -> None:
+def test_only_strict_interior_minima_are_counted() -> None:
     bowl = Landscape((-1.0, 0.0, 1.0), ((2, 1, 2), (1, 0, 1), (2, 1, 2)))
     flat = Landscape((-1.0, 0.0, 1.0), ((1, 1, 1),) * 3)
     slope = Landscape((-1.0, 0.0, 1.0), ((0, 1, 2),) * 3)
@@ -77,7 +77,7 @@ def test_minima_are_counted_inside() -> None:
     assert [surface.minima() for surface in (bowl, flat, slope, two)] == [1, 0, 0, 2]
 
 
-def test_the_loss_is_that_of_training() -> None:
+def test_the_loss_equals_the_training_loss() -> None:
     model = network()
     images, labels = torch.rand(7, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1, 2, 0])
     whole = mean_loss(model, CrossEntropy(), images, labels, batch_size=7)
@@ -90,7 +90,7 @@ def test_the_loss_is_that_of_training() -> None:
 @pytest.mark.parametrize(
     ("points", "span", "words"), [(4, 1.0, "an odd number"), (1, 1.0, "odd"), (3, 0.0, "positive")]
 )
-def test_a_grid_that_cannot_be_is_one_sentence(points: int, span: float, words: str) -> None:
+def test_an_invalid_grid_gives_a_one_sentence_error(points: int, span: float, words: str) -> None:
     with pytest.raises(InputError, match=words):
         landscape(network(), lambda: 0.0, points, span, seed=0)
 
@@ -114,12 +114,12 @@ def test_the_command_draws_runs_side_by_side(
         assert values.shape == (3, 3) and values.isfinite().all() and values.std() > 0
     assert main(["analyze", "landscape", str(lot_run), str(lot_run)]) == 2
     assert "is named twice" in capsys.readouterr().err
-    assert main([*arguments[:3], *arguments[4:]]) == 0  # alone, a run has the same surface; it is kept with the run
+    assert main([*arguments[:3], *arguments[4:]]) == 0  # a run by itself has the same surface, and stores it
     alone = json.loads((lot_run / "analysis" / "landscape.json").read_text())
     assert alone["surfaces"][0]["loss"] == stored["surfaces"][0]["loss"]
 
 
-def test_long_names_are_broken_and_nothing_of_them_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_names_wrap_and_keep_every_character(capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"runs/{'far/' * 12}{end}: LOT" for end in ("one", "two")]
     assert heading("LOT, residual", 34) == "LOT, residual"
     assert all(len(line) <= 34 for name in names for line in heading(name, 34).split("\n"))
@@ -131,7 +131,7 @@ def test_long_names_are_broken_and_nothing_of_them_is_lost(capsys: pytest.Captur
     assert shown.replace(" ", "") == "".join(names).replace(" ", "")
 
 
-def test_without_matplotlib_the_numbers_are_kept(
+def test_without_matplotlib_the_numbers_are_saved(
     lot_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -56,7 +56,7 @@ def test_every_lot_layer_is_found_at_its_image_size() -> None:
     assert sizes == {"0": (6, 6), "1": (3, 3), "3": (3, 3), "5.pixel": (1, 1)}
 
 
-def test_the_paper_rises_to_one_below_its_bound_and_ours_arrives() -> None:
+def test_newton_rises_to_one_below_its_bound_and_our_iteration_converges() -> None:
     model = network()
     for layer in (model[0], model[1], model[3]):  # random kernels, not near the identity
         with torch.no_grad():
@@ -77,8 +77,8 @@ def test_the_paper_rises_to_one_below_its_bound_and_ours_arrives() -> None:
             assert row.ours.smallest[-1] >= 1 - 1e-5
 
 
-def test_the_last_step_is_what_training_uses() -> None:
-    layer = OrthogonalConv2d(4, 6, 1).double()  # more rows than columns: the short side is taken first
+def test_training_uses_the_last_step() -> None:
+    layer = OrthogonalConv2d(4, 6, 1).double()  # more rows than columns: LOT works on the short side
     (name, (found, geometry)), *_ = lot_layers(nn.Sequential(layer), (4, 5, 5)).items()
     row = layer_convergence(name, found, geometry)
     used = torch.linalg.svdvals(layer.train().operator(5, 5).kernel[:, :, 0, 0].detach())  # type: ignore[attr-defined]
@@ -100,7 +100,7 @@ def test_a_singular_layer_has_no_bound_and_a_zero_one_is_refused() -> None:
         layer_convergence("0", layer, layer.geometry(4, 4))
 
 
-def test_the_papers_observation_is_said_as_it_was_measured() -> None:
+def test_the_papers_observation_is_reported_as_measured() -> None:
     steps = Convergence((0.5,) * 8 + (0.99991, 1.0, 1.0), (0.1,) * 11)
     layer = LayerConvergence("0", (2, 2), 1, 3.0, steps, (1.5,) * 11, steps)
     assert observed([layer]) == (
@@ -140,7 +140,7 @@ def test_newton_without_matplotlib_says_so(
     assert not (run / "analysis" / "newton.png").exists()
 
 
-def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gives_a_one_sentence_error(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     started = tmp_path / "started"
     shutil.copytree(run, started, ignore=shutil.ignore_patterns("*.safetensors", "analysis"))
     for arguments, words in (

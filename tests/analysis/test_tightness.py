@@ -1,4 +1,4 @@
-"""Where the radius is given away: the gradient of a margin, stage by stage."""
+"""Which layers make the Lipschitz bound loose: the gradient norm of a margin, stage by stage."""
 
 import json
 from pathlib import Path
@@ -29,8 +29,8 @@ def network(*layers: nn.Module, features: int) -> nn.Sequential:
     return nn.Sequential(normalize, *layers, nn.Flatten(), NormalizedLinear(features, 3)).eval()
 
 
-def test_layers_that_preserve_norms_give_nothing_away() -> None:
-    """Square, circular, and contracting ones that keep rows orthonormal: the gradient has its whole bound."""
+def test_norm_preserving_layers_attain_their_bound() -> None:
+    """Circular padding with square or row-orthonormal kernels: the gradient norm equals its Lipschitz bound."""
     layers = OrthogonalConv2d(2, 2, 3, padding_mode="circular"), MaxMin(), OrthogonalConv2d(2, 4, 1, stride=2)
     found = tightness(freeze(network(*layers, Householder(4), features=16), 4), IMAGES)
     assert found.share == pytest.approx(1, abs=1e-5)
@@ -66,7 +66,7 @@ def test_the_product_of_the_stages_is_the_gradient_over_its_bound() -> None:
     assert [stage.kind for stage in found.stages].count("Residual") == 1  # as one stage
 
 
-def test_what_zero_padding_costs_a_small_image_pointwise_kernels_do_not() -> None:
+def test_zero_padding_loosens_the_bound_on_small_images_but_not_for_pointwise_kernels() -> None:
     shares = []
     for kernel in (3, 1):
         torch.manual_seed(2)
@@ -100,6 +100,6 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
         assert sentence in capsys.readouterr().err
 
 
-def test_a_head_alone_keeps_everything() -> None:
+def test_a_model_with_only_a_head_attains_its_bound() -> None:
     model = freeze(nn.Sequential(Normalize([0.5, 0.4], 0.25), nn.Flatten(), OrthogonalLinear(32, 3)).eval(), 4)
     assert tightness(model, IMAGES).share == pytest.approx(1, abs=1e-6)

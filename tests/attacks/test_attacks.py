@@ -1,4 +1,4 @@
-"""Attacks do what they say: on linear models, where the answer is known, and in exact arithmetic."""
+"""Attacks find the known answer on linear models, and stay within their radius in exact arithmetic."""
 
 import base64
 import json
@@ -71,7 +71,7 @@ def pixels(count: int = 20, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def test_l2_pgd_finds_the_best_point_of_a_linear_model() -> None:
-    """The margin of two classes falls by radius times ||w_c - w_j||, which sign steps or l-infinity clamps miss."""
+    """The margin of two classes falls by radius times ||w_c - w_j||. Sign steps or l-infinity clamps would miss it."""
     labels = two_classes(IMAGES).argmax(dim=1)
     radius = torch.linspace(0.01, 0.2, 8, dtype=torch.float64)
     points = pgd_l2(two_classes, IMAGES, labels, radius, PGDSettings(steps=40), generator=seeded())
@@ -142,7 +142,7 @@ def test_distances_are_exact(pairs: list[tuple[float, float]]) -> None:
     assert squared_distance(x.float(), x.float()) == 0
 
 
-def test_within_is_decided_beyond_float64() -> None:
+def test_is_within_is_exact_beyond_float64() -> None:
     x = torch.tensor([0.0, 0.0], dtype=torch.float64)
     assert is_within(x, torch.tensor([0.6, 0.8], dtype=torch.float64), 1.0) == (
         Fraction(0.6) ** 2 + Fraction(0.8) ** 2 <= 1
@@ -165,7 +165,7 @@ def test_onto_the_sphere_is_within_and_close_to_it(dtype: torch.dtype) -> None:
     assert torch.equal(onto_sphere(images, direction, torch.full((8,), 1e-30)), images)
 
 
-def test_the_rounding_search_stays_within_and_never_loses() -> None:
+def test_the_rounding_search_stays_within_the_radius_and_never_increases_the_margin() -> None:
     radius = torch.full((8,), 0.05, dtype=torch.float64)
     start = onto_sphere(IMAGES, nearest_boundary(linear, IMAGES, LABELS), radius)
     found = rounding_search(linear, IMAGES, LABELS, radius, tries=20, generator=seeded())
@@ -173,10 +173,10 @@ def test_the_rounding_search_stays_within_and_never_loses() -> None:
     assert all(is_within(x, y, 0.05) for x, y in zip(IMAGES, found, strict=True))
 
 
-def test_the_rounding_search_breaks_what_float32_promises() -> None:
-    """margin / (sqrt 2 L), computed in float32 as in the literature, for a model that attains it.
+def test_the_rounding_search_breaks_float32_certificates() -> None:
+    """The standard certificate margin / (sqrt 2 L), computed in float32, for a model that attains its Lipschitz bound.
 
-    Most of the radii that break are right up to the last digits: only an attack that rounds as well sees it.
+    Most broken radii are wrong only in their last digits, so only an attack that exploits rounding breaks them.
     """
     model = tight_model()
     images = pixels(60, torch.float32)
@@ -191,10 +191,10 @@ def test_the_rounding_search_breaks_what_float32_promises() -> None:
         assert is_within(images[n], found[n], float(radius[n]))
 
 
-# ---- certificates put to the test
+# ---- attacks on certificates
 
 
-def test_good_certificates_stand_and_inflated_ones_fall() -> None:
+def test_correct_certificates_hold_and_inflated_ones_break() -> None:
     model, images = tight_model(), pixels()
     certificates = certify(model, images)
     assert check_certificates(model, images, certificates, generator=seeded()) == []
@@ -214,7 +214,7 @@ def test_good_certificates_stand_and_inflated_ones_fall() -> None:
     assert str(found[0]).startswith("image 0: a gradient step changes the prediction from ")
 
 
-def test_images_without_a_radius_are_left_alone() -> None:
+def test_images_without_a_radius_are_not_attacked() -> None:
     model, images = tight_model(), pixels()
     images[0] = math.nan
     certificates = certify(model, images)
@@ -234,8 +234,8 @@ def deep_model(classes: int = 5) -> FrozenModel:
 def test_the_report_sets_accuracies_side_by_side() -> None:
     model, images = deep_model(), pixels(30)
     labels = certify(model, images).predictions.clone()
-    labels[:5] = (labels[:5] + 1) % 5  # some are wrong from the start
-    images[29] = math.nan  # and one cannot be right
+    labels[:5] = (labels[:5] + 1) % 5  # some are misclassified from the start
+    images[29] = math.nan  # and one cannot be classified correctly
     stages: list[str] = []
     radius = float(certify(model, images).radii["float"].median())
     settings = AttackSettings(radius=radius, steps=10)
@@ -260,7 +260,7 @@ def test_the_nearest_examples_lie_beyond_their_certificates() -> None:
     graph = model.astype(torch.float64)
     found = nearest_examples(graph, images, labels, certificates, count=3, generator=seeded())
     radii = certificates.radii["float"].clone()
-    radii[0] = radii[1] = math.nan  # wrong, and not certified: neither is attacked
+    radii[0] = radii[1] = math.nan  # misclassified or not certified: neither is attacked
     order = [n for n in radii.argsort().tolist() if n > 1]
     assert [example.index for example in found] == order[:3] + order[-3:]
     for example in found:
@@ -292,8 +292,8 @@ def test_the_report_survives_a_model_that_is_always_wrong() -> None:
 
 
 @pytest.mark.parametrize("classes", (2, 3, 5))
-def test_auto_attack_finds_what_is_there(classes: int) -> None:
-    """Just beyond the distance of a nearly linear model it succeeds, at half of it it cannot."""
+def test_auto_attack_succeeds_beyond_the_boundary_and_fails_within(classes: int) -> None:
+    """It succeeds just beyond the boundary of a nearly linear model, and cannot succeed at half that distance."""
     pytest.importorskip("pyautoattack")
     model, images = deep_model(classes), 0.25 + pixels(3) / 2
     graph = model.astype(torch.float64)

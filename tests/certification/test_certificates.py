@@ -1,4 +1,4 @@
-"""The laws of a certificate, and what is refused."""
+"""Invariants of certificates, and the inputs that `certify` refuses."""
 
 import json
 import math
@@ -74,7 +74,8 @@ def certificates(frozen: FrozenModel) -> Certificates:
 @pytest.mark.parametrize("padding", ("zeros", "circular"))
 @pytest.mark.parametrize("name", PARAMETRIZATIONS)
 def test_claims_are_ordered(name: str, padding: PaddingMode, head: str) -> None:
-    """B <= A, and A is plain within 1e-5: the proof costs nothing. SOC and ECO pay for what they truncate and pad."""
+    """Claim B <= claim A, and A equals the standard certificate within 1e-5: the proof loses almost nothing. Both
+    include the truncation of SOC and the padding of ECO."""
     last = NormalizedLinear(144, 10) if head == "lln" else None
     radii = certify(freeze(network(name, padding, last), 6), images()).radii
     assert (radii["float"] > 0).all()
@@ -84,7 +85,7 @@ def test_claims_are_ordered(name: str, padding: PaddingMode, head: str) -> None:
     assert (radii["real"] <= radii["plain"] * (1 + 1e-5)).all()
 
 
-def test_plain_is_the_formula_of_the_literature(frozen: FrozenModel, certificates: Certificates) -> None:
+def test_plain_is_the_standard_certificate(frozen: FrozenModel, certificates: Certificates) -> None:
     logits = frozen.astype(torch.float64)(images().double())
     best = logits.topk(2, dim=1).values
     assert torch.allclose(certificates.radii["plain"], (best[:, 0] - best[:, 1]) / math.sqrt(2) * STD, rtol=1e-5)
@@ -93,7 +94,10 @@ def test_plain_is_the_formula_of_the_literature(frozen: FrozenModel, certificate
 
 
 def test_an_lln_certificate_is_the_minimum_over_all_of_a_hundred_classes() -> None:
-    """Not over the nine runners-up: twelve rows are so alike that a far class is nearer than they are."""
+    """Nine runners-up are not enough: twelve weight rows are so similar that the nearest boundary is another class's.
+
+    LLN is last-layer normalisation.
+    """
     head = NormalizedLinear(144, 100)
     model = network(head=head)
     with torch.no_grad():
@@ -121,19 +125,19 @@ def test_an_lln_certificate_is_the_minimum_over_all_of_a_hundred_classes() -> No
     assert beyond_nine >= 5
 
 
-def test_the_smallest_std_counts() -> None:
+def test_the_smallest_std_sets_the_lipschitz_bound() -> None:
     model = nn.Sequential(Normalize(MEAN, (0.5, 0.1, 1.0)), nn.Flatten(), OrthogonalLinear(108, 3))
     assert certify(freeze(model, 6), images()).lipschitz_bound == pytest.approx(10, rel=1e-6)
 
 
-def test_a_short_series_is_inside_its_bound() -> None:
+def test_the_bound_of_a_short_series_exceeds_one() -> None:
     model = network()
     model[1] = OrthogonalConv2d(3, 4, 3, parametrization=SOC(frozen_terms=2))
     assert certify(freeze(model, 6), images()).lipschitz_bound > 1.01 / STD
 
 
-def test_equal_rows_never_meet() -> None:
-    """Their logits differ by the bias alone, so no perturbation closes the gap; what is claimed ends at `reach`."""
+def test_classes_with_equal_rows_have_no_boundary() -> None:
+    """Their logits differ by the bias alone, so no perturbation closes the gap; the claimed radius ends at `reach`."""
     head = NormalizedLinear(108, 2)
     with torch.no_grad():
         head.weight[1] = head.weight[0]
@@ -219,7 +223,7 @@ def test_not_finite_images_have_radius_zero_and_are_counted(
     for claim, radii in found.radii.items():
         assert (radii[[3, 11]] == 0).all()
         assert torch.allclose(radii[20:], certificates.radii[claim][20:], rtol=1e-12)
-    guess = certify(frozen, bad, found.predictions)  # whatever the argmax of nothing is
+    guess = certify(frozen, bad, found.predictions)  # whatever the argmax of NaN is
     assert guess.accuracy() == 38 / 40 and not guess.correct()[[3, 11]].any()
 
 
@@ -245,7 +249,7 @@ def test_images_that_do_not_fit_are_refused(frozen: FrozenModel, bad: Tensor, me
     "labels", (torch.zeros(1).long(), torch.zeros(39).long(), torch.zeros(40, 1).long(), torch.zeros(40))
 )
 def test_labels_that_do_not_fit_are_refused(frozen: FrozenModel, labels: Tensor) -> None:
-    """One label would be compared with every image, a column of them each with each."""
+    """Otherwise one label would be broadcast to every image, and a column of labels to a square."""
     with pytest.raises(InputError, match="40 images need as many labels, whole numbers, not a torch"):
         certify(frozen, images(), labels)
 
@@ -289,7 +293,9 @@ def test_another_size_than_the_frozen_one_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ({"classes": 3}, {"classes": ["a"]}, {"classes": [1] * 10}, {"data": None}))
-def test_names_that_are_none_are_refused(frozen: FrozenModel, tmp_path: Path, change: dict[str, object]) -> None:
+def test_invalid_class_and_data_names_are_refused(
+    frozen: FrozenModel, tmp_path: Path, change: dict[str, object]
+) -> None:
     frozen.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["settings"] |= change
@@ -308,19 +314,19 @@ def test_a_layer_without_a_bound_is_named() -> None:
         freeze(nn.Sequential(Normalize(MEAN, STD), Doubling(), nn.Flatten(), OrthogonalLinear(108, 2)), 6)
 
 
-def test_a_model_without_a_dense_end_is_refused() -> None:
+def test_a_model_without_a_dense_last_layer_is_refused() -> None:
     model = freeze(nn.Sequential(Normalize(MEAN, STD), OrthogonalConv2d(3, 4, 3), AveragePool(6)), 6)
     with pytest.raises(InputError, match="a certified model ends in OrthogonalLinear or NormalizedLinear"):
         certify(model, images())
 
 
-def test_autocast_is_announced_and_changes_nothing(frozen: FrozenModel, certificates: Certificates) -> None:
+def test_autocast_warns_and_changes_nothing(frozen: FrozenModel, certificates: Certificates) -> None:
     with torch.autocast("cpu"), pytest.warns(UserWarning, match="autocast is active: certification runs in float64"):
         again = certify(frozen, images())
     assert torch.equal(again.radii["float"], certificates.radii["float"])
 
 
-def test_tf32_is_announced_and_changes_nothing(frozen: FrozenModel, certificates: Certificates) -> None:
+def test_tf32_warns_and_changes_nothing(frozen: FrozenModel, certificates: Certificates) -> None:
     before = torch.backends.cuda.matmul.fp32_precision
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
@@ -341,11 +347,11 @@ def test_flushing_subnormal_numbers_is_refused(frozen: FrozenModel) -> None:
         torch.set_flush_denormal(False)
 
 
-# ---- found while falsifying
+# ---- regressions that the falsification harness found
 
 
-def test_what_overflows_on_the_way_is_not_certified() -> None:
-    """Sums of a pool are twice as large as its results. Here they overflow, and the real function prefers class 1."""
+def test_intermediate_overflow_is_not_certified() -> None:
+    """A pool's sums are twice its outputs. Here the sums overflow, and the real function prefers class 1."""
     double = torch.float64
     stages = [
         FrozenNormalize(double, {"height": 2, "width": 2}, {"mean": torch.zeros(1), "std": torch.ones(1)}),
@@ -366,7 +372,7 @@ def test_what_overflows_on_the_way_is_not_certified() -> None:
 
 
 @pytest.mark.parametrize("std, constant", ((-0.5, 2.0), (0.0, math.inf), (math.nan, math.inf)))
-def test_a_strange_std_is_bounded_too(std: float, constant: float) -> None:
+def test_an_invalid_std_is_bounded_too(std: float, constant: float) -> None:
     model = nn.Sequential(Normalize([0.5], 0.5), nn.Flatten(), OrthogonalLinear(4, 2))
     model[0].std.fill_(std)
     found = certify(freeze(model, 2), torch.rand(5, 1, 2, 2))
@@ -383,7 +389,7 @@ def test_channels_are_not_broadcast() -> None:
 
 
 def test_images_of_two_by_two_freeze() -> None:
-    """No frequency of theirs has a conjugate, so one of the batches of transfer matrices is empty."""
+    """All frequencies are real, so the batch of complex transfer matrices is empty."""
     model = nn.Sequential(
         Normalize([0.5], 0.2), OrthogonalConv2d(1, 1, 2, padding_mode="circular"), nn.Flatten(), OrthogonalLinear(4, 2)
     )
@@ -392,7 +398,7 @@ def test_images_of_two_by_two_freeze() -> None:
 
 @pytest.mark.parametrize("rows, dilation", ((6, 2), (5, 2), (7, 3), (6, 4), (9, 6)))
 def test_a_dilated_circular_kernel_is_bounded_whatever_the_side(rows: int, dilation: int) -> None:
-    """Also where the dilation does not divide the side: its frequencies are other ones then."""
+    """The dilation need not divide the side, although this changes the frequencies."""
     kernel = torch.randn(2, 2, 2, 2, generator=torch.Generator().manual_seed(rows), dtype=torch.float64)
     operator = Kernel(kernel, "circular", (dilation, 1))
     impulses = torch.eye(2 * rows * 5, dtype=torch.float64).view(-1, 2, rows, 5)
@@ -401,7 +407,7 @@ def test_a_dilated_circular_kernel_is_bounded_whatever_the_side(rows: int, dilat
 
 
 def test_a_kernel_may_be_larger_than_its_periodic_image() -> None:
-    """SOC makes an even kernel odd, here 3 x 3 on 2 x 2 pixels."""
+    """SOC extends an even kernel to an odd one, here to 3 x 3 on 2 x 2 pixels."""
     layer = OrthogonalConv2d(2, 2, 2, padding_mode="circular", parametrization="soc")
     stage = layer.frozen((2, 2, 2), torch.float64)
     impulses = torch.eye(8, dtype=torch.float64).view(8, 2, 2, 2)

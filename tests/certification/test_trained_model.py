@@ -22,7 +22,7 @@ def trained() -> tuple[FrozenModel, Tensor, Tensor, Certificates]:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(80):
         batch = torch.randint(len(images), (128,))
-        loss = F.cross_entropy(4 * model(images[batch]), labels[batch])  # a temperature: logits are 1-Lipschitz
+        loss = F.cross_entropy(4 * model(images[batch]), labels[batch])  # scaled, as 1-Lipschitz logits are small
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -34,7 +34,7 @@ def trained() -> tuple[FrozenModel, Tensor, Tensor, Certificates]:
 def auto_attack_successes(
     trained: tuple[FrozenModel, Tensor, Tensor, Certificates], count: int, steps: int, queries: int
 ) -> int:
-    """Image by image at the certified radius; a point beyond it, by float32 rounding, is not excused."""
+    """Attack each image at its certified radius. A point that float32 rounding puts beyond the radius also counts."""
     frozen, images, labels, certificates = trained
     graph = frozen.astype(torch.float64)
     chosen = (certificates.correct() & (certificates.radii["float"] > 0)).nonzero().flatten()[:count]
@@ -50,7 +50,7 @@ def test_auto_attack_never_beats_a_certificate(trained: tuple[FrozenModel, Tenso
 
 
 @pytest.mark.slow
-def test_the_whole_auto_attack_never_beats_a_certificate(
+def test_the_full_auto_attack_never_beats_a_certificate(
     trained: tuple[FrozenModel, Tensor, Tensor, Certificates],
 ) -> None:
     assert auto_attack_successes(trained, 100, steps=100, queries=5000) == 0
@@ -67,7 +67,7 @@ def test_attacked_accuracy_lies_between_certified_and_clean(
     assert report.counterexamples == []
 
 
-def test_every_certificate_of_a_trained_model_stands(
+def test_every_certificate_of_a_trained_model_holds(
     trained: tuple[FrozenModel, Tensor, Tensor, Certificates],
 ) -> None:
     frozen, images, _, _ = trained

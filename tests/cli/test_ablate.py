@@ -1,4 +1,4 @@
-"""`lotnet ablate`: the table of ablations, and one of them from start to end."""
+"""`lotnet ablate`: the table of ablations, and one ablation from start to end."""
 
 import json
 from pathlib import Path
@@ -31,12 +31,12 @@ def test_an_ablation_runs_and_is_not_repeated(tmp_path: Path, capsys: pytest.Cap
     assert shown.count("is done already") == 3 and "77.86" in shown and "200 epochs" in shown
     assert json.loads((out / "ablation.json").read_text())["variants"] == stored["variants"]
     trained = [file for file in times if file.parent.name == "checkpoints" and file.stat().st_mtime_ns != times[file]]
-    assert trained == []  # certified again, not trained again
+    assert trained == []  # it is only certified again, not trained again
     assert main([*command, "--seed=1"]) == 2
     assert "was trained with other settings: choose another --out" in capsys.readouterr().err
 
 
-def test_the_list_and_what_is_wrong(
+def test_the_list_of_ablations_and_bad_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -55,4 +55,4 @@ def test_the_list_and_what_is_wrong(
         assert main(["ablate", *arguments]) == 2
         sentence = capsys.readouterr().err
         assert words in sentence and sentence.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []  # nothing is begun
+    assert list(tmp_path.iterdir()) == []  # no run was started

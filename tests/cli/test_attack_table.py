@@ -27,7 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return paths
 
 
-def test_a_row_is_what_the_attack_leaves(runs: list[str]) -> None:
+def test_a_row_is_the_accuracy_under_attack(runs: list[str]) -> None:
     opened = load_model(runs[0])
     images, labels = tensors(opened.split("test", 40))
     found = linf_accuracy(opened.model, images, labels, 0.05, replace(PGD_LINF, steps=5), batch_size=16, seed=3)

@@ -79,21 +79,21 @@ def test_attack_never_beats_a_certificate(run: Path, capsys) -> None:
     assert report["certified"] <= report["attacked"]["pgd_l2"] <= report["clean"]
     written = json.loads((run / "attacks.json").read_text())
     assert written["images"] == 24
-    # What is printed is what is written, without pictures.
+    # The printed JSON equals the written file, except for the pictures.
     assert all("perturbed" in found for found in written["nearest"]) and written["nearest"]
     for found in written["nearest"]:
         del found["perturbed"]
     assert {**written, "written": report["written"]} == {**report, "format": 1}
 
 
-def test_a_missing_extra_is_said_at_once(run: Path, monkeypatch, capsys) -> None:
+def test_a_missing_extra_is_reported_at_once(run: Path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
     assert main(["attack", str(run), "--autoattack"]) == 2
     printed = capsys.readouterr()
     assert "lotnet[attacks]" in printed.err and printed.err.count("\n") == 1 and printed.out == ""
 
 
-def test_a_broken_certificate_is_shown_saved_and_fails(run: Path, monkeypatch, capsys) -> None:
+def test_a_broken_certificate_is_shown_and_saved_and_fails_the_command(run: Path, monkeypatch, capsys) -> None:
     """If a radius were ten times too large, the command would say so."""
     from lotnet.attacks import report
     from lotnet.certification import certify
@@ -111,7 +111,7 @@ def test_a_broken_certificate_is_shown_saved_and_fails(run: Path, monkeypatch, c
     assert examples and all(len(example["perturbed"][0]) == 8 for example in examples)
 
 
-def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys) -> None:
+def test_bad_input_gives_a_one_sentence_error(run: Path, tmp_path: Path, capsys) -> None:
     def sentence(*arguments: str) -> str:
         assert main(list(arguments)) == 2
         said = capsys.readouterr().err.strip()

@@ -48,7 +48,7 @@ TYPOS = {
 
 
 @pytest.mark.parametrize("line", TYPOS)
-def test_a_typo_is_one_sentence(line: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_typo_gives_a_one_sentence_error(line: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(line.split()) == 2
     out, err = capsys.readouterr()
@@ -153,7 +153,7 @@ def test_print_model(capsys) -> None:
 
 @dataclass(frozen=True)
 class Broken(CrossEntropy):
-    """Not a number from the second of three epochs on."""
+    """A loss that is NaN from the second of three epochs on."""
 
     def __call__(self, logits, labels, lipschitz, pairwise, progress):
         value = super().__call__(logits, labels, lipschitz, pairwise, progress)
@@ -170,10 +170,10 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(tmp_
     assert len(Checkpoints(path / "checkpoints").steps()) == 1
 
 
-def test_a_full_disk_is_one_sentence_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_gives_a_one_sentence_error_and_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run"
     command = [sys.executable, "-m", "lotnet", "train", *TINY, "--out", str(path)]
-    # No file may grow beyond this: settings fit, a checkpoint does not.
+    # The limit on the size of a file: settings fit, a checkpoint does not.
     size = 20_000
     full = subprocess.run(
         command,

@@ -1,7 +1,7 @@
-"""A run that cannot be written: every verb that only reads works on it, says where its output is, and changes nothing.
+"""A read-only run: every verb that only reads works on it, says where it writes its output, and changes nothing.
 
-Root may write everywhere, so the fault is injected where Python opens, makes, renames and removes files: an audit hook
-in a process of its own refuses all of that below the run, as a read-only file system does.
+Root may write everywhere, so permissions would not help. Instead, an audit hook in a separate process refuses to open,
+create, rename or remove files inside the run, as a read-only file system does.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def contents(run: Path) -> dict[str, tuple[int, str]]:
-    """Every name below the run: when it was changed, and what it holds."""
+    """Modification time and content of every path inside the run."""
     found = {}
     for path in [run, *sorted(run.rglob("*"))]:
         digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
@@ -82,7 +82,7 @@ def command(run: Path, commands: dict[str, list[str]]) -> list[str]:
 
 
 def answers(run: Path, here: Path, commands: dict[str, list[str]]) -> dict[str, tuple[int, str]]:
-    """The exit code of each command, and what it printed, where nothing below the run can be written."""
+    """Exit code and output of each command, with every write inside the run refused."""
     done = subprocess.run(command(run, commands), cwd=here, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {name: tuple(answer) for name, answer in json.loads(done.stdout).items()}
@@ -146,8 +146,8 @@ def test_certify_says_at_once_that_it_cannot_write_and_writes_elsewhere(run: Pat
     assert contents(run) == before
 
 
-def test_what_can_be_written_is_written_beside_the_run(run: Path, here: Path) -> None:
-    """Otherwise the tests above would pass where output always goes to the current folder."""
+def test_a_writable_run_gets_its_output_beside_it(run: Path, here: Path) -> None:
+    """Without this, the tests above would pass if output always went to the current folder."""
     words = [sys.executable, "-m", "lotnet", "report", str(run)]
     subprocess.run(words, cwd=here, env=ENVIRONMENT, check=True, capture_output=True)
     assert (run / "report.html").is_file() and not list(here.glob("*.html"))

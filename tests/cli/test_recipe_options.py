@@ -38,20 +38,20 @@ def test_options_are_those_of_the_recipe_with_overrides() -> None:
     }
 
 
-def test_an_override_wins_wherever_it_stands() -> None:
+def test_an_override_wins_at_any_position() -> None:
     before = config_of("--loss.gamma", "0.3", "--config", "cifar10/creg-hh")
     assert before == config_of("--config", "cifar10/creg-hh", "--loss.gamma", "0.3")
     assert before.loss == CReg(gamma=0.3)
-    assert config_of("--seed", "1", "--seed", "2").seed == 2  # of two, the later
+    assert config_of("--seed", "1", "--seed", "2").seed == 2  # the later of two wins
 
 
-def test_another_kind_keeps_what_it_has_of_the_recipe() -> None:
+def test_changing_the_kind_keeps_the_settings_that_both_kinds_have() -> None:
     config = config_of("--config", "cifar10/creg-hh", "--model.kind", "lipresnet18", "--loss.kind", "emma")
     assert config.model.activation == "hh1"
     assert config.to_dict()["loss"]["kind"] == "emma"
 
 
-def test_a_runs_own_config_gives_the_same_settings(tmp_path: Path) -> None:
+def test_the_config_of_a_run_gives_the_same_settings(tmp_path: Path) -> None:
     config = config_of("--config", "cifar10/emma", "--model.depth=20", "--seed=5", "--limit=100")
     path = tmp_path / "config.yaml"
     path.write_text(config.to_yaml())
@@ -67,7 +67,7 @@ def test_a_runs_own_config_gives_the_same_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", [train, selftrain, ablate], ids=["train", "selftrain", "ablate"])
 def test_a_line_is_parsed_once(verb, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with a recipe, kinds and settings, whose names depend on each other."""
+    """This holds also with a recipe, kinds and settings, whose names depend on each other."""
     parsed = []
     real = Parser.parse_args
     monkeypatch.setattr(Parser, "parse_args", lambda parser, words: parsed.append(words) or real(parser, words))
@@ -113,7 +113,9 @@ def test_help_lists_all_settings_with_the_values_of_the_recipe(capsys: pytest.Ca
         ("ablate padding --loss.offset 1", "does not know --loss.offset"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(line: str, sentence: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_what_is_wrong_gives_a_one_sentence_error(
+    line: str, sentence: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(line.split()) == 2
     out, err = capsys.readouterr()
@@ -122,7 +124,7 @@ def test_what_is_wrong_is_one_sentence(line: str, sentence: str, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_old_spelling_is_taken_with_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_spelling_is_accepted_with_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert config_of("--trainer.share_polar=true").trainer.share_orthogonalization
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

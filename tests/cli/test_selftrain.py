@@ -47,7 +47,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     return read(Run.open(run).checkpoints.best)[1]
 
 
-def test_resuming_what_is_finished_prints_it_again(root: Path, capsys) -> None:
+def test_resuming_a_finished_pipeline_prints_its_results_again(root: Path, capsys) -> None:
     capsys.readouterr()
     assert main(["selftrain", "--resume", str(root)]) == 0
     out = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_resuming_what_is_finished_prints_it_again(root: Path, capsys) -> None:
     assert [result["seed"] for result in json.loads(capsys.readouterr().out)["seeds"]] == [7]
 
 
-def test_stopped_in_the_students_training_it_goes_on_to_the_same_bits(root: Path, tmp_path: Path) -> None:
+def test_a_pipeline_stopped_while_training_a_student_resumes_to_the_same_bits(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     command = [sys.executable, "-m", "lotnet", "selftrain", *TINY, "--out", str(path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -79,7 +79,7 @@ def test_stopped_in_the_students_training_it_goes_on_to_the_same_bits(root: Path
     assert found == expected
 
 
-def test_a_directory_that_cannot_be_continued_is_one_sentence(root: Path, tmp_path: Path, capsys) -> None:
+def test_a_directory_that_cannot_be_continued_gives_a_one_sentence_error(root: Path, tmp_path: Path, capsys) -> None:
     path = tmp_path / "run"
     shutil.copytree(root / "seed-0", path)
     (path / "selftraining.json").write_text("{")
@@ -96,7 +96,7 @@ def test_a_directory_that_cannot_be_continued_is_one_sentence(root: Path, tmp_pa
     assert f"exists: continue it with --resume {path}" in capsys.readouterr().err
 
 
-def test_a_stage_is_not_a_training_of_its_own(root: Path, capsys) -> None:
+def test_a_stage_cannot_be_trained_by_lotnet_train(root: Path, capsys) -> None:
     assert main(["train", "--resume", str(root / "seed-0/student")]) == 2
     assert f"use `lotnet selftrain --resume {root / 'seed-0'}`" in capsys.readouterr().err
     assert main(["train", "--config", "digits/selftrain"]) == 2
@@ -113,14 +113,14 @@ def test_a_student_is_not_compared_with_a_supervised_row() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in recipes() if name.endswith("/selftrain")])
-def test_its_recipes(name: str) -> None:
+def test_self_training_recipes(name: str) -> None:
     _, plan, _ = read_arguments(["--config", name])
     assert plan.selftraining.labeled == 0.1
     assert Plan.from_yaml(plan.to_yaml(), name) == plan
     assert read_arguments(["--data.name", name.split("/")[0]])[1] == plan
 
 
-def test_the_old_spelling_is_taken_with_one_line_on_stderr(tmp_path: Path, capsys) -> None:
+def test_the_old_spelling_is_accepted_with_one_line_on_stderr(tmp_path: Path, capsys) -> None:
     _, plan, _ = read_arguments(["--labelled", "0.2", "--unlabelled=OTHER", "--ball", "72/255"])
     assert (plan.selftraining.labeled, plan.selftraining.unlabeled, plan.selftraining.ball) == (0.2, "OTHER", 72 / 255)
     lines = capsys.readouterr().err.splitlines()
@@ -136,7 +136,7 @@ def test_the_old_spelling_is_taken_with_one_line_on_stderr(tmp_path: Path, capsy
     assert capsys.readouterr().err == ""
 
 
-def test_what_the_paper_prints_can_be_read() -> None:
+def test_self_training_commands_of_the_paper_can_be_parsed() -> None:
     rows = [row for row in paper.rows() if row.setting == "semi-supervised"]
     assert len(rows) == 24
     assert all(paper.command_for(row).startswith("lotnet selftrain --config cifar10/") for row in rows)
@@ -166,7 +166,7 @@ def test_what_the_paper_prints_can_be_read() -> None:
         ("--limit 20", "add images of that class, or raise --limit"),
     ],
 )
-def test_bad_input_is_one_sentence(line: str, sentence: str, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_bad_input_gives_a_one_sentence_error(line: str, sentence: str, tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "thesis.tex").touch()
     monkeypatch.chdir(tmp_path)
     assert main(["selftrain", *line.split()]) == 2

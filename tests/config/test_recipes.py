@@ -50,7 +50,7 @@ def test_the_paper_has_122_rows() -> None:
 
 
 @pytest.mark.parametrize("table", paper.tables())
-def test_every_row_builds_what_it_says(table: str) -> None:
+def test_every_row_builds_the_model_it_names(table: str) -> None:
     for row in paper.rows_of(table):
         recipe, overrides = paper.recipe_for(row)
         config = RunConfig.from_recipe(recipe, overrides)
@@ -69,7 +69,7 @@ def test_every_row_builds_what_it_says(table: str) -> None:
         assert isinstance(layers[-1], NormalizedLinear) == row.lln
         if row.model.startswith("LipConvnet"):
             depth = int(row.model.removeprefix("LipConvnet-"))
-            assert len(convolutions) == depth + (not row.lln)  # the orthogonal head is one, of one pixel
+            assert len(convolutions) == depth + (not row.lln)  # the orthogonal head is a 1 x 1 convolution
             residuals = sum(isinstance(layer, ConvexResidual) for layer in layers)
             assert residuals == (max(depth - 10, 0) if row.residual else 0)
         assert paper.command_for(row).split()[1] == ("selftrain" if row.setting == "semi-supervised" else "train")
@@ -81,13 +81,13 @@ def test_parameter_counts(depth: int, count: int) -> None:
     assert parameter_count(build(config, COLOUR)) == count
 
 
-def test_another_kind_keeps_what_it_has_of_the_recipe() -> None:
+def test_changing_the_kind_keeps_the_settings_that_both_kinds_have() -> None:
     config = RunConfig.from_recipe("cifar10/creg-hh", {"model.kind": "lipresnet18", "loss.kind": "emma"})
     assert config.model.activation == "hh1"
     assert config.to_dict()["loss"]["kind"] == "emma"
 
 
-def test_a_recipe_file_of_ones_own(tmp_path: Path) -> None:
+def test_a_recipe_from_your_own_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("model: {channels: 8}\noptimizer: {lr: 3e-3}\ntrainer: {radius: 72/255}\n")
     config = RunConfig.from_recipe(mine)
@@ -96,19 +96,19 @@ def test_a_recipe_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in recipes() if not name.endswith("/selftrain")])
-def test_a_runs_own_config_is_a_recipe(name: str, tmp_path: Path) -> None:
+def test_the_config_of_a_run_is_a_recipe(name: str, tmp_path: Path) -> None:
     config = RunConfig.from_recipe(name, {"seed": 3, "limit": 9})
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     assert RunConfig.from_recipe(tmp_path / "config.yaml") == config
     assert RunConfig.from_recipe(tmp_path / "config.yaml", {"seed": 4}).seed == 4
 
 
-def test_a_recipe_of_self_training_is_not_one_of_a_run() -> None:
+def test_a_self_training_recipe_is_not_a_run_recipe() -> None:
     with pytest.raises(InputError, match="use `lotnet selftrain --config digits/selftrain`"):
         RunConfig.from_recipe("digits/selftrain")
 
 
-def test_the_data_set_chooses_a_recipe() -> None:
+def test_the_data_set_selects_a_recipe() -> None:
     assert default_recipe("digits") == "digits/default"
     assert default_recipe("cifar100") == "cifar100/plain"
     assert default_recipe("folder:/photos") == "folder/default"
@@ -146,7 +146,7 @@ def test_the_data_set_chooses_a_recipe() -> None:
         ("- 1", "holds no settings"),
     ],
 )
-def test_a_wrong_recipe_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_wrong_recipe_gives_a_one_sentence_error(tmp_path: Path, text: str, sentence: str) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(text)
     with pytest.raises(InputError) as error:

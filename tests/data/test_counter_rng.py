@@ -13,7 +13,7 @@ KEYS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3)
 
 
 def test_values_never_change():
-    # Written down once: a run of last year must resume with today's code.
+    # Stored values: a run of last year must resume with today's code.
     assert bits(torch.arange(4), 1, 2, 3).tolist() == [3803952518, 676777000, 667792597, 3303337467]
     assert permutation(6, 0, 1).tolist() == [0, 5, 2, 4, 1, 3]
 

@@ -1,4 +1,4 @@
-"""The laws of `Dataset`, and how it is divided."""
+"""Invariants of `Dataset`, and how it is split."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_statistics_come_from_train(dataset):
     assert dataset.std == pytest.approx(float(channels.std(1, correction=0).mean()), rel=1e-12)
 
 
-def test_cifar_std_is_the_literature_s(dataset):
+def test_cifar_std_is_the_published_one(dataset):
     assert Dataset("cifar100", dataset.train, dataset.test, dataset.classes).std == 0.2507
 
 
@@ -86,7 +86,7 @@ def test_validation_depends_on_the_seed_alone():
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.floats(0.01, 0.99), st.integers(0, 9))
-def test_stratified_takes_from_and_leaves_every_class(labels, fraction, seed):
+def test_a_stratified_split_has_every_class_on_both_sides(labels, fraction, seed):
     labels = torch.tensor(labels)
     chosen = stratified(labels, fraction, seed)
     for label in labels.unique():
@@ -101,7 +101,7 @@ def test_stratified_refuses_an_empty_side(fraction):
         stratified(torch.tensor([0, 0, 1, 1]), fraction, 0)
 
 
-def test_hide_labels_parts_train():
+def test_hide_labels_splits_train():
     train = random_split(100, 5, (1, 2, 2))
     labeled, images, hidden = hide_labels(train, 0.2, seed=3)
     assert torch.bincount(labeled.labels).tolist() == [4] * 5

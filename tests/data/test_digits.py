@@ -1,4 +1,4 @@
-"""The embedded set is what its docstring says."""
+"""The digits in the package are as their docstring says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_needs_no_preparing():
         data.prepare("digits", "somewhere")
 
 
-def test_file_is_scikit_learn_s_digits():
+def test_file_equals_the_digits_of_scikit_learn():
     original = pytest.importorskip("sklearn.datasets").load_digits()
     levels = torch.from_numpy(original.images).long()
     images = ((levels * 255 + 8) // 16).to(torch.uint8)[:, None]

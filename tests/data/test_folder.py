@@ -1,4 +1,4 @@
-"""Folders of images: both layouts, resizing, the kept copy, and every way they go wrong."""
+"""Folders of images: both layouts, resizing, the cached copy, and their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lotnet.errors import InputError
 BOTH = {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2}
 
 
-def test_divided_folder(image_folder, tmp_path):
+def test_folder_with_train_and_test(image_folder, tmp_path):
     root = image_folder(BOTH)
     dataset = data.load(f"folder:{root}", tmp_path / "cache")
     assert dataset.classes == ("ant", "cat")
@@ -32,7 +32,7 @@ def test_divided_folder(image_folder, tmp_path):
     assert dataset.augmentation == data.Augmentation()
 
 
-def test_one_level_is_split_by_seed(image_folder, tmp_path):
+def test_folder_of_classes_is_split_by_seed(image_folder, tmp_path):
     name = f"folder:{image_folder({'a': 10, 'b': 15, 'train': 5})}"  # a class may be called train
     first, again = data.load(name, tmp_path / "one"), data.load(name, tmp_path / "two")
     assert first.classes == ("a", "b", "train")
@@ -41,14 +41,14 @@ def test_one_level_is_split_by_seed(image_folder, tmp_path):
     assert torch.equal(first.test.images, again.test.images)
 
 
-def test_sides(image_folder, tmp_path):
+def test_images_are_resized_to_the_requested_side(image_folder, tmp_path):
     name = f"folder:{image_folder(BOTH, size=(50, 40))}"
     assert data.load(name, tmp_path).shape == (3, 32, 32)
     assert data.load(name, tmp_path, side=48).shape == (3, 48, 48)
     assert data.load(name, tmp_path, side=7).shape == (3, 7, 7)
 
 
-def test_kept_copy_is_used_until_the_images_change(image_folder, tmp_path, monkeypatch):
+def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path, monkeypatch):
     root = image_folder(BOTH)
     cache, name = tmp_path / "cache", f"folder:{root}"
     first = data.load(name, cache)
@@ -78,7 +78,7 @@ def test_kept_copy_is_used_until_the_images_change(image_folder, tmp_path, monke
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
     ],
 )
-def test_wrong_folders_are_a_sentence(counts, sentence, image_folder, tmp_path):
+def test_wrong_folders_give_a_clear_error(counts, sentence, image_folder, tmp_path):
     root = image_folder(counts)
     with pytest.raises(InputError, match=sentence):
         data.load(f"folder:{root}", tmp_path / "cache")
@@ -94,7 +94,7 @@ def test_an_undecodable_image_is_named(content, image_folder, tmp_path):
         data.load(f"folder:{root}", tmp_path / "cache")
 
 
-def test_clutter_is_not_an_image(image_folder, tmp_path):
+def test_system_files_are_skipped(image_folder, tmp_path):
     root = image_folder(BOTH)
     (root / "train" / ".DS_Store").write_bytes(b"x")
     (root / "train" / "cat" / "Thumbs.db").write_bytes(b"x")
@@ -140,18 +140,18 @@ def test_floating_point_images_are_refused():
         decode(encoded(Image.new("F", (4, 4)), "TIFF"), 4)
 
 
-def test_the_centre_is_kept():
+def test_rectangular_images_are_centre_cropped():
     pixels = np.zeros((40, 100, 3), dtype=np.uint8)
     pixels[:, 30:70] = 255
     assert decode(encoded(Image.fromarray(pixels)), 10).min() == 255
 
 
-def test_reduction_filters_what_it_removes():
+def test_downscaling_is_antialiased():
     checkers = ((np.indices((64, 64)).sum(0) % 2) * 255).astype(np.uint8)
     assert (decode(encoded(Image.fromarray(checkers)), 8).int() - 127).abs().max() <= 6
 
 
-def test_cameras_may_have_been_turned():
+def test_exif_orientation_is_applied():
     pixels = np.zeros((16, 16, 3), dtype=np.uint8)
     pixels[:8] = 255
     exif = Image.Exif()
@@ -161,12 +161,12 @@ def test_cameras_may_have_been_turned():
     assert turned[:, 8:].min() == 255
 
 
-def test_a_large_photograph_comes_down_like_a_small_one():
+def test_a_large_photograph_is_downscaled_like_a_small_one():
     ramp = np.broadcast_to(np.linspace(0, 255, 2000).astype(np.uint8)[:, None, None], (2000, 2000, 3))
     photo = decode(encoded(Image.fromarray(ramp.copy()), "JPEG", quality=95), 16)
     expected = torch.linspace(8, 247, 16)[None, :, None].expand(3, 16, 16)
     assert (photo - expected).abs().max() < 3
 
 
-def test_limit_is_below_pillow_s():
+def test_our_pixel_limit_is_below_the_limit_of_pillow():
     assert images.MAX_PIXELS < Image.MAX_IMAGE_PIXELS

@@ -1,4 +1,4 @@
-"""`load` and `prepare` by name: the laws of every source, and sentences that name the remedy."""
+"""`load` and `prepare` by name: the contract of every source, and errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_prepare_without_source_names_the_command(name, tmp_path):
 
 @pytest.mark.parametrize("name", TO_PREPARE)
 @pytest.mark.parametrize("exists", [True, False])
-def test_prepare_from_a_wrong_place_is_a_sentence(name, exists, tmp_path):
+def test_prepare_from_a_wrong_place_gives_a_clear_error(name, exists, tmp_path):
     place = tmp_path if exists else tmp_path / "missing"
     with pytest.raises(InputError, match=": pass "):
         data.prepare(name, str(place), root=tmp_path / "root")
@@ -42,7 +42,7 @@ def test_unknown_name_lists_the_known():
         data.load("cifar11")
 
 
-def test_side_of_a_fixed_set():
+def test_a_data_set_of_fixed_size_refuses_another_side():
     assert data.load("digits", side=8).shape == (1, 8, 8)
     with pytest.raises(InputError, match="digits has side 8, not 32"):
         data.load("digits", side=32)

@@ -1,4 +1,4 @@
-"""Tiny ImageNet's folder layout, hand-made small."""
+"""Tiny ImageNet's folder layout, as small synthetic files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WNIDS = ("n03", "n01", "n02")
 
 @pytest.fixture
 def tiny(tmp_path):
-    """Three classes of two images, each of one grey level; the first image of n01 is a grey JPEG."""
+    """Three classes of two images, each image of one grey level; the first image of n01 is a grey JPEG."""
     root = tmp_path / "tiny-imagenet-200"
     (root / "val" / "images").mkdir(parents=True)
     lines = []
@@ -49,7 +49,7 @@ def test_layout(tiny, listed, outer, tmp_path):
 
 
 @pytest.mark.parametrize("line", ["val_0.JPEG\tn99\t0\n", "val_0.JPEG\n", "../../secret\tn01\n"])
-def test_wrong_annotations_are_a_sentence(tiny, line, tmp_path):
+def test_wrong_annotations_give_a_clear_error(tiny, line, tmp_path):
     (tiny / "val" / "val_annotations.txt").write_text(line)
     with pytest.raises(InputError, match="names no known class: unpack it again"):
         data.prepare("tiny-imagenet", str(tiny), root=tmp_path)

@@ -56,14 +56,14 @@ def test_empty_folder_and_missing_path(tmp_path):
     [[1, 2], {"data": np.zeros((2, 4, 4, 3), np.uint8)}, {"data": [1], "extrapolated_targets": [1]}],
     ids=["list", "no targets", "no array"],
 )
-def test_other_pickles_are_a_sentence(content, tmp_path):
+def test_other_pickles_give_a_clear_error(content, tmp_path):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(InputError, match="is not a dict of 'data' and 'extrapolated_targets'"):
         unlabeled(path, 32)
 
 
-def test_a_program_is_refused(tmp_path):
+def test_a_pickle_that_runs_code_is_refused(tmp_path):
     class Program:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "mark"),)

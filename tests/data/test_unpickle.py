@@ -1,4 +1,4 @@
-"""The restricted unpickler: arrays come through whatever wrote them, programs do not."""
+"""The restricted unpickler: it loads arrays of every pickle protocol, and refuses to run code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_numpy_scalars_become_numbers():
 
 
 def test_python_2_pickle_of_an_old_numpy():
-    # What CIFAR's authors wrote: protocol 2, byte strings, numpy.core.
+    # The format of CIFAR's authors: protocol 2, byte strings, numpy.core.
     short = lambda text: b"U" + bytes([len(text)]) + text  # noqa: E731
     data = (
         b"\x80\x02}" + short(b"data") + b"cnumpy.core.multiarray\n_reconstruct\n"
@@ -87,12 +87,12 @@ def test_programs_are_refused_and_do_not_run(hostile, protocol, tmp_path):
     assert not mark.exists()
 
 
-def test_refusal_names_what_was_asked_for():
+def test_the_refusal_names_the_requested_object():
     with pytest.raises(InputError, match=r"asks for (posix|nt)\.system, which no file of arrays needs: get it"):
         load(pickle.dumps(_Program(os.system, "true")))
 
 
-def test_admitted_names_cannot_be_changed_or_kept():
+def test_allowed_names_cannot_be_modified_or_returned():
     changed = b"cnumpy\ndtype\n}U\x04nameU\x01xsb."  # BUILD with a dict, onto the stand-in
     bare = b"cnumpy\nndarray\n."
     called = b"cnumpy\nndarray\n(K\x02tR."
@@ -108,32 +108,32 @@ def test_a_list_shared_exponentially_often_costs_no_time():
     assert len(load(pickle.dumps(value))) == 2
 
 
-def test_a_cycle_is_a_sentence():
+def test_a_cycle_gives_a_clear_error():
     value: list = []
     value.append(value)
     with pytest.raises(InputError, match="not a readable pickle"):
         load(pickle.dumps(value))
 
 
-def test_a_huge_claim_is_a_sentence():
+def test_a_huge_declared_size_gives_a_clear_error():
     with pytest.raises(InputError):
         load(b"\x80\x05\x8e" + struct.pack("<Q", 2**60) + b"x.")
 
 
 @pytest.mark.parametrize("number", [b"r\xff\xff\xff\x7f", b"p4000000000\n"])
-def test_an_object_of_a_huge_number_takes_no_room(number):
+def test_a_huge_memo_index_allocates_no_memory(number):
     assert load(b"\x80\x02]" + number + b".") == []
 
 
 def test_bytes_are_not_multiplied():
-    """One string, encoded again and again: 100 KB would ask for gigabytes."""
+    """One string, encoded repeatedly: a file of 100 KB would allocate gigabytes."""
     text = b"X" + struct.pack("<I", 50_000) + b"a" * 50_000 + b"q\x00"
     again = b"(c_codecs\nencode\nh\x00h\x00\x86R0"
     with pytest.raises(InputError, match="asks for more bytes than it holds"):
         load(b"\x80\x02" + text + again * 2000 + b".")
 
 
-def test_a_file_may_hold_more_behind_the_pickle():
+def test_a_file_may_have_more_bytes_after_the_pickle():
     file = io.BytesIO(b"before" + pickle.dumps([1, 2]) + b"behind")
     file.seek(6)
     assert load_arrays(file, "the file") == [1, 2]
@@ -154,13 +154,13 @@ def test_a_python_2_string_of_protocol_0_keeps_its_bytes():
     assert load(b"S'a\\xff\\n\\''\n.") == "a\xff\n'"
 
 
-def test_a_pickle_cannot_reach_below_its_mark_or_change_what_is_no_list():
+def test_a_pickle_cannot_pop_below_its_mark_or_append_to_a_non_list():
     for data in (b"](0.", b"](K\x01a.", b"}K\x01a.", b"]K\x01K\x02s.", b"(.", b"1."):
         with pytest.raises(InputError, match="not a readable pickle"):
             load(b"\x80\x02" + data)
 
 
-def test_the_whole_list_of_instructions_is_known():
+def test_every_pickle_instruction_is_known():
     """An instruction that may run code is refused by its name."""
     for code in (
         pickle.INST,
@@ -176,10 +176,10 @@ def test_the_whole_list_of_instructions_is_known():
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_load_or_are_a_sentence(data):
+def test_arbitrary_bytes_load_or_give_a_clear_error(data):
     whole = pickle.dumps({"data": ARRAYS[0]}, 2)
     for broken in (data, whole[: len(data)], data + whole, whole[: len(data)] + data):
         try:
             load(broken)
-        except InputError as error:  # whatever else it raises fails the test
+        except InputError as error:  # any other exception fails the test
             assert str(error)

@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's chromium, driven by playwright."""
+"""The page in a real browser: Debian's Chromium, driven by Playwright."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from lotnet.demo.server import LARGEST_UPLOAD, Server
 
 @pytest.fixture
 def tab(browser: Any, page: Server) -> Iterator[Any]:
-    """The page, opened; afterwards, no error in its console and no request to anyone else."""
+    """Open the page; afterwards check that its console has no error and that it sent no request to another host."""
     complaints: list[str] = []
     requests: list[str] = []
     tab = browser.new_page()
@@ -36,7 +36,7 @@ def digit(tmp_path: Path) -> Path:
 
 
 def move(tab: Any, size: float) -> str:
-    """The slider, to `size`; what the page then says."""
+    """Move the slider to `size` and return the text that the page then shows."""
     tab.evaluate(
         """size => { const slider = document.getElementById("size"); slider.step = "any"; slider.value = size;
                      slider.dispatchEvent(new Event("input", { bubbles: true })); }""",
@@ -85,7 +85,7 @@ def test_dropping_a_file(tab: Any, digit: Path) -> None:
     assert tab.inner_text("#label").startswith("[digit ") and float(tab.inner_text("#radius")) > 0
 
 
-def test_what_cannot_be_read_is_one_sentence(tab: Any, tmp_path: Path) -> None:
+def test_an_unreadable_file_gives_a_one_sentence_error(tab: Any, tmp_path: Path) -> None:
     large = tmp_path / "large.png"
     large.write_bytes(bytes(LARGEST_UPLOAD + 1))
     tab.set_input_files("#file", large)
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_one_sentence(tab: Any, tmp_path: Path) -> None:
     assert tab.is_hidden("#answer")
 
 
-def test_a_refused_file_leaves_no_earlier_picture_beside_the_complaint(tab: Any, digit: Path, tmp_path: Path) -> None:
+def test_a_refused_file_clears_the_earlier_picture(tab: Any, digit: Path, tmp_path: Path) -> None:
     tab.set_input_files("#file", digit)
     tab.wait_for_selector("#preview:not([hidden])")
     large = tmp_path / "large.png"
@@ -102,7 +102,7 @@ def test_a_refused_file_leaves_no_earlier_picture_beside_the_complaint(tab: Any,
     tab.set_input_files("#file", large)
     tab.wait_for_selector("#problem:not([hidden])")
     assert tab.is_hidden("#preview") and tab.is_visible("#invite") and tab.is_hidden("#attack-card")
-    # The next picture starts with its own attack, and not with what is left of an earlier one.
+    # The next picture starts with its own attack, without the result of an earlier one.
     tab.route("**/attack*", lambda route: None)
     tab.set_input_files("#file", digit)
     tab.wait_for_selector("#preview:not([hidden])")

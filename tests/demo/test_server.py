@@ -1,4 +1,4 @@
-"""`lotnet demo`: what the server answers, and what it refuses."""
+"""`lotnet demo`: the server's answers, and the requests it refuses."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def request(page: Server, method: str, path: str, body: bytes | None = None, **h
     return response.status, json.loads(content) if is_json else content, dict(response.headers)
 
 
-def test_the_page_and_its_parts_come_from_here_alone(page: Server) -> None:
+def test_the_page_loads_only_from_this_server(page: Server) -> None:
     for path, kind in (("/", "text/html"), ("/style.css", "text/css"), ("/page.js", "text/javascript")):
         status, content, headers = request(page, "GET", path)
         assert status == 200 and headers["Content-Type"].startswith(kind)
@@ -87,13 +87,15 @@ def test_an_attack_fails_within_the_radius_and_succeeds_far_beyond(page: Server,
         (400, "from 0 to 100", "POST", "/attack?size=-1", {}),
     ],
 )
-def test_refusals_are_one_sentence(page: Server, status: int, words: str, method: str, path: str, headers) -> None:
+def test_refusals_give_a_one_sentence_error(
+    page: Server, status: int, words: str, method: str, path: str, headers
+) -> None:
     body = b"no image" if method == "POST" and "Content_Length" not in headers else None
     found, content, _ = request(page, method, path, body, **headers)
     assert found == status and words in content["error"]
 
 
-@pytest.mark.parametrize("side", [9_000, 30_000])  # beyond our limit, and beyond Pillow's
+@pytest.mark.parametrize("side", [9_000, 30_000])  # above our limit, and above Pillow's
 def test_an_image_bomb_is_refused_before_it_is_decoded(page: Server, digit: bytes, side: int) -> None:
     header = b"IHDR" + struct.pack(">II", side, side) + digit[24:29]
     bomb = digit[:12] + header + struct.pack(">I", zlib.crc32(header)) + digit[33:]
@@ -102,14 +104,14 @@ def test_an_image_bomb_is_refused_before_it_is_decoded(page: Server, digit: byte
 
 
 def test_only_plain_image_formats_are_decoded(page: Server) -> None:
-    """Pillow would start Ghostscript for this one."""
+    """Pillow would start Ghostscript for this format."""
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "EPS")
     status, content, _ = request(page, "POST", "/predict", buffer.getvalue())
     assert status == 400 and "use PNG, JPEG" in content["error"]
 
 
-def test_a_port_that_is_taken_is_one_sentence(folder: Path, capsys) -> None:
+def test_a_port_that_is_taken_gives_a_one_sentence_error(folder: Path, capsys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["demo", str(folder), "--port", str(taken.getsockname()[1])]) == 2
     assert "choose another --port" in capsys.readouterr().err
@@ -118,7 +120,7 @@ def test_a_port_that_is_taken_is_one_sentence(folder: Path, capsys) -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1", "::1"])  # the second is reserved for examples
-def test_a_host_that_is_not_here_is_one_sentence(folder: Path, host: str, capsys) -> None:
+def test_a_host_of_another_machine_gives_a_one_sentence_error(folder: Path, host: str, capsys) -> None:
     assert main(["demo", str(folder), "--host", host, "--port", "0"]) == 2
     assert "choose another --host" in capsys.readouterr().err
 
@@ -144,7 +146,7 @@ def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
     assert (process.returncode, out, err) == (0, "Stopped.\n", "")
 
 
-def test_other_hosts_are_told_apart() -> None:
+def test_loopback_hosts_are_recognized() -> None:
     assert all(is_loopback(host) for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "192.168.1.5", "demo.example"))
 

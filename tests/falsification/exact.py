@@ -1,7 +1,7 @@
 """The real function of a frozen model, in ball arithmetic of sixty digits (python-flint): the oracle of claim A.
 
-Written from what the frozen modules say they are, not from their code: a spectrum is summed over its frequencies into
-one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as matrices. Slow, and right.
+Written from the definitions of the frozen modules, not from their code: a spectrum is summed over its frequencies into
+one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as matrices. This is slow but simple.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def real_function(module: FrozenModule, shape: Shape) -> Callable[[Tensor], Colu
 
 
 def smallest_margin(logits: Column, label: int) -> flint.arb:
-    """Of the label over every other class, enclosed."""
+    """Enclosure of the smallest margin of the label over the other classes."""
     with flint.ctx.workdps(DIGITS):
         gaps = [logits[label] - other for n, other in enumerate(logits) if n != label]
         smallest = gaps[0]
@@ -105,7 +105,7 @@ def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
     for dy, dx in moves:
         real, imaginary = [], []
         for r, c in product(range(half), range(columns)):
-            alone = r == 0 or 2 * r == rows  # its conjugates are there too; the others stand for two
+            alone = r == 0 or 2 * r == rows  # its conjugate is in the half spectrum; others count twice
             y, x = r * dy % rows, c * dx % columns
             scale = flint.arb(1 if alone else 2) / (rows * columns)
             real.append(scale * (cos_r[y] * cos_c[x] - sin_r[y] * sin_c[x]))
@@ -122,7 +122,7 @@ def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
 
 
 def _turns(n: int) -> tuple[Column, Column]:
-    """Cosine and sine of every n-th part of a turn."""
+    """Cosine and sine of 2 pi k / n for k = 0, ..., n - 1."""
     parts = [flint.fmpq(2 * k, n) for k in range(n)]
     return [flint.arb.cos_pi_fmpq(p) for p in parts], [flint.arb.sin_pi_fmpq(p) for p in parts]
 
@@ -212,7 +212,7 @@ def _max_min(module: FrozenMaxMin, shape: Shape) -> Function:
 
 
 def _windows(shape: Shape, size: int) -> list[list[int]]:
-    """Places of the entries of each window, windows in the order of the output."""
+    """Indices of the entries of each window, with windows in the order of the output."""
     c, h, w = shape
     places = torch.arange(c * h * w).view(c, h, w)[:, : h // size * size, : w // size * size]
     windows = places.unfold(1, size, size).unfold(2, size, size)

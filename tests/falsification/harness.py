@@ -20,13 +20,13 @@ from lotnet.errors import InputError
 from lotnet.frozen import FrozenModel
 
 BUDGET = Budget(steps=8, restarts=1, tries=4)
-UNDECIDED = 40  # points of a network, at most, that go to sixty digits
+UNDECIDED = 40  # at most this many points per network are evaluated in sixty digits
 Mutant = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass
 class Tally:
-    """What was seen. `broken` and `wrong` must stay empty, `plain_broken` must not stay zero."""
+    """Counts of the experiment. `broken` and `wrong` must stay empty, `plain_broken` must not stay zero."""
 
     networks: int = 0
     images: int = 0
@@ -39,16 +39,16 @@ class Tally:
     left_open: int = 0
     """... and those beyond the network's quota."""
     beyond: int = 0
-    """Certified images that fall when the radius is 1.001 times as large: how tight the networks are."""
+    """Certified images that an attack at 1.001 times the radius breaks: how tight the networks are."""
     known: int = 0
     """Images of linear networks whose radius was compared with the known distance."""
     wrong: list[str] = field(default_factory=list)
-    """Those with a radius outside [0.999 d, d]."""
+    """Known images with a radius outside [0.999 d, d]."""
     plain: int = 0
-    """Float32 certificates of the literature, margin / (|w_c - w_j| L), attacked on the float32 program."""
+    """Standard certificates in float32, margin / (|w_c - w_j| L), attacked on the float32 program."""
     plain_broken: int = 0
     plain_networks: int = 0
-    """Networks with a broken one."""
+    """Networks with a broken standard certificate."""
 
 
 def falsify(
@@ -63,8 +63,8 @@ def falsify(
 ) -> Tally:
     """Run until both budgets are spent, or, if `stop`, until the first certificate breaks.
 
-    The mutant is in force while a network is frozen and certified, never while it is judged. `compare` adds what is
-    said about the literature's certificate, tightness and known distances.
+    The mutant is active while a network is frozen and certified, never while its certificates are checked. `compare`
+    adds the comparisons with the standard certificate and with known distances.
     """
     tally = Tally()
     seed = first_seed
@@ -116,11 +116,11 @@ def _attack_real(
     tally: Tally,
     generator: torch.Generator,
 ) -> None:
-    """Claim A: the real margin stays positive, by the float64 margin and its proved error, or by sixty digits."""
+    """Claim A: the real margin stays positive. The float64 margin with its proved error decides, or sixty digits do."""
     radius = certified.radii["real"]
     chosen = radius > 0
     x, labels, radius = case.images[chosen], certified.predictions[chosen], radius[chosen]
-    undecided: dict[int, tuple[float, str, Tensor]] = {}  # of each image the point of smallest margin
+    undecided: dict[int, tuple[float, str, Tensor]] = {}  # for each image, the point of smallest margin
     for attack, points in attack_points(graph, x, labels, radius, Budget(steps=2, restarts=1, tries=0), generator):
         with torch.no_grad():
             lower, upper = real_margins(limits, graph(points), labels)
@@ -141,13 +141,13 @@ def _attack_real(
 
 
 def _judge(case: Case, claim: str, attack: str, image: Tensor, point: Tensor, radius: float, tally: Tally) -> None:
-    """A certificate is broken if the point is within the radius: in rationals, once more."""
+    """Record a broken certificate if the point is within the radius, in exact rationals."""
     if squared_distance(image, point) <= Fraction(radius) ** 2:
         tally.broken.append(f"seed {case.seed} ({case.kind}): claim {claim}, radius {radius!r}, by {attack}")
 
 
 def _tamper(case: Case, tally: Tally) -> None:
-    """A model changed after freezing must be refused, by however little it was changed."""
+    """A model changed after freezing must be refused, however small the change."""
     changed = copy.deepcopy(case.model)  # `astype` to the same precision shares its tensors
     tensor = next(t for t in changed.buffers() if t.abs().max() > 0)
     tensor.data.mul_(1 + 2 * torch.finfo(tensor.dtype).eps)
@@ -159,7 +159,7 @@ def _tamper(case: Case, tally: Tally) -> None:
 
 
 def _compare_plain(case: Case, tally: Tally, generator: torch.Generator) -> None:
-    """The literature's certificate, all in float32, attacked on the program that it is about."""
+    """Attack the standard certificate, computed entirely in float32, on the float32 program."""
     if case.model.precision != torch.float32:
         return
     program, images = case.model, case.images.float()
@@ -184,7 +184,7 @@ def _compare_plain(case: Case, tally: Tally, generator: torch.Generator) -> None
 
 
 def _compare_known(case: Case, graph: FrozenModel, limits: Bounds, certified: Certificates, tally: Tally) -> None:
-    """A linear network: the distance d to the boundary is margin / |gradient|, least over the classes.
+    """In a linear network, the distance d to the boundary is the smallest margin / |gradient| over the classes.
 
     Where the proved error of the computed margin is under 1e-5 of it, radii must lie in [0.999 d, d], up to that error.
     """

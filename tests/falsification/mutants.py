@@ -1,4 +1,4 @@
-"""One-line mistakes, each of which the harness must notice. The table says what each stands for.
+"""One-line mistakes, each of which the harness must detect. The table names the mistake of each mutant.
 
 Every mutant is a context manager that changes lotnet while a network is frozen and certified.
 """
@@ -38,7 +38,7 @@ def _larger(self: FrozenResidual, direct: Upper, through: Upper) -> Upper:
 
 
 def _bounds(change: Callable[[FrozenModel, Bounds], Bounds]) -> Mutant:
-    """The bounds that a certificate rests on, changed."""
+    """A mutant that changes the bounds that a certificate is computed from."""
     return partial(_patched, certificate, "bounds", lambda model: change(model, bounds(model)))
 
 
@@ -80,7 +80,7 @@ def _one_ulp(radii: Radii, *inputs: object) -> tuple[Tensor, ...]:
 
 
 def _power_iteration(w: Tensor) -> Tensor:
-    """Three steps from a fixed start: what most libraries use, a lower bound."""
+    """Three power iterations from a fixed start: most libraries use this, but it gives a lower bound."""
     w = w.to(torch.complex128 if w.is_complex() else torch.float64)
     v = torch.randn(w.shape[-1], 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(w.dtype)
     for _ in range(3):
@@ -99,7 +99,7 @@ def _power_iterations() -> Iterator[None]:
 
 @contextmanager
 def _single_precision_newton() -> Iterator[None]:
-    """Weights as they come from float32 training, not shrunk, and taken to be orthogonal."""
+    """Float32 weights as training computes them, not shrunk, and assumed to be orthogonal."""
 
     def single(self: LOT, v: Tensor, frozen: bool = False) -> Tensor:
         return polar(v.to(torch.complex64 if v.is_complex() else torch.float32)).to(v.dtype)
@@ -112,7 +112,7 @@ def _single_precision_newton() -> Iterator[None]:
         yield
 
 
-# What was changed, and how.
+# The mistake, and the mutant that makes it.
 MUTANTS: dict[str, Mutant] = {
     "max(std) for min(std)": partial(
         _patched, FrozenNormalize, "_prove_lipschitz", lambda self: Upper(1) / float(self.std.max())
@@ -135,7 +135,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
 }
 
-# Mistakes not expected to be noticed, as what is proved is that much more than what happens; kept to say so.
+# Mistakes too small to detect, because the proved error bounds are far above actual errors. They document that gap.
 SURVIVORS: dict[str, Mutant] = {
     "claim B counts E once, as claim A": _radii(_once),
     "radii one ulp larger": _radii(_one_ulp),

@@ -2,8 +2,8 @@
 
     python tests/falsification/run.py --networks 1000 --certificates 100000
 
-Exit code 1 if a certificate breaks, a mutant survives, or the literature's float32 certificate holds (then the
-attacks are too weak to say anything).
+Exit code 1 if a certificate breaks, a mutant survives, or no standard float32 certificate breaks (then the attacks are
+too weak to be a test).
 """
 
 import argparse
@@ -21,7 +21,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--networks", type=int, default=1000, help="at least this many (default: %(default)s)")
     parser.add_argument("--certificates", type=int, default=100_000, help="with radius > 0 (default: %(default)s)")
-    parser.add_argument("--survivors", type=int, default=100, help="networks for what none may catch (%(default)s)")
+    parser.add_argument(
+        "--survivors", type=int, default=100, help="networks for mutants too small to detect (%(default)s)"
+    )
     settings = parser.parse_args()
     torch.set_num_threads(1)
     print(f"lotnet {version('lotnet')}, torch {torch.__version__}, python-flint {version('python-flint')}, ", end="")

@@ -88,7 +88,7 @@ def _head(kind: str, rng: random.Random, body: FrozenModel, centre: Tensor) -> T
 
 
 def _balanced(rows: Tensor, features: Tensor, offset: float, rng: random.Random, dtype: torch.dtype) -> FrozenModule:
-    """The last layer, its biases such that the first two classes tie and the others follow."""
+    """The last layer, with biases such that the first two classes tie and the others come after them."""
     classes, size = rows.shape
     orthonormal = bool((rows @ rows.T - torch.eye(classes, dtype=torch.float64)).norm() < 1e-8)
     head = (OrthogonalLinear if orthonormal else NormalizedLinear)(size, classes).double()
@@ -219,7 +219,7 @@ def _residual(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
 
 
 def _expansive(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
-    """A layer that is not 1-Lipschitz: normalised rows in the middle, or an exponential cut short."""
+    """A layer that is not 1-Lipschitz: normalised rows in the middle, or a truncated exponential."""
     c, side = rng.randint(1, 3), rng.choice((2, 3))
     layers: list[nn.Module] = [_normalize(rng, c, scalar=True)]
     if rng.random() < 0.4:
@@ -232,7 +232,7 @@ def _expansive(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
 
 
 def _pointwise(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
-    """No convolution, so nothing is shrunk when freezing: what the rounding of v adds to a reflection shows."""
+    """Freezing shrinks nothing without convolutions, so that the rounding of v in reflections becomes visible."""
     c, side = 2, rng.choice((2, 4))
     reflection = Householder(c, rng.randint(1, 2))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The oracle of sixty digits lives with the falsification harness."""
+"""The sixty-digit oracle is part of the falsification harness."""
 
 import sys
 from pathlib import Path

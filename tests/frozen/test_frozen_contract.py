@@ -1,4 +1,4 @@
-"""The laws of `FrozenModule` over every entry of the table, against sixty-digit arithmetic and the SVD."""
+"""The contract of `FrozenModule` for every entry of the table, against sixty-digit arithmetic and the SVD."""
 
 from collections.abc import Callable
 
@@ -121,7 +121,7 @@ ZERO = flint.arb(0)
 
 
 def distance(x: Tensor, y: Tensor) -> float:
-    """From above by a hair."""
+    """The distance, rounded up slightly."""
     return float((x.double() - y.double()).norm()) * (1 + 1e-12)
 
 
@@ -154,14 +154,14 @@ def test_output_shape_is_what_forward_gives(kind: str) -> None:
         assert tuple(module(torch.rand(2, *shape)).shape[1:]) == module.output_shape(shape)
 
 
-# What they do is alike for any number of channels, or for any side.
+# Kinds that accept any number of channels, or any side.
 ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling"}
 ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder"}
 
 
 @kinds
-def test_only_the_shape_it_was_made_for_fits(kind: str) -> None:
-    """Anything else may run, by broadcasting or by sliding further, but the bounds say nothing about it."""
+def test_only_the_declared_input_shape_is_accepted(kind: str) -> None:
+    """Another shape may run, by broadcasting or because a convolution fits it, but the bounds do not cover it."""
     for case in CASES[kind]:
         module, shape = case(torch.float32)
         assert module.fits(shape)
@@ -170,7 +170,7 @@ def test_only_the_shape_it_was_made_for_fits(kind: str) -> None:
             assert module.fits(tuple(n + (d == place) for d, n in enumerate(shape))) == (kind in ANY_SIDE)
 
 
-def test_one_mean_or_shift_is_not_spread_over_channels() -> None:
+def test_one_mean_or_shift_is_not_broadcast_over_channels() -> None:
     for kind in ("normalize", "shift"):
         module, shape = CASES[kind][0](torch.float32)
         narrow = {name: tensor[:1] for name, tensor in module.named_buffers()}
@@ -178,7 +178,7 @@ def test_one_mean_or_shift_is_not_spread_over_channels() -> None:
 
 
 def test_a_series_of_an_even_kernel_is_not_bounded() -> None:
-    """Flipped, it is centred at another tap: neither skew nor normal, and it expands."""
+    """The flipped kernel has another centre, so the operator is neither skew nor normal, and it expands."""
     kernel = torch.randn(2, 2, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     kernel = kernel - kernel.transpose(0, 1).flip(2, 3)
     settings = {"height": 4, "width": 4, "padding_mode": "circular", "dilation": [1, 1], "extra": [0, 0]}

@@ -9,7 +9,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "fixtures" / "frozen-format2"
 
 PORTABLE = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Arithmetic that does not depend on the processor. It is chosen when PyTorch is loaded: hence a process of its own."""
+"""Arithmetic that does not depend on the processor. PyTorch reads these at import, so the test starts a process."""
 
 PROGRAM = """
 import json, sys, torch, lotnet
@@ -29,7 +29,7 @@ def test_certificates_of_a_stored_model_have_not_changed_by_a_bit() -> None:
 
 
 def test_the_stored_model_has_every_kind_of_layer() -> None:
-    """A kind that is added later has no older files: it need not be here."""
+    """A kind that is added later has no older files, and need not be in this model."""
     kinds = set()
 
     def walk(stages: list[dict]) -> None:

@@ -1,4 +1,4 @@
-"""Triton kernels against their PyTorch twins. Without a GPU they run under Triton's interpreter."""
+"""Triton kernels against the same formula in PyTorch. Without a GPU they run under Triton's interpreter."""
 
 import interpreted  # noqa: F401  before the kernels
 import pytest
@@ -13,7 +13,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @pytest.mark.parametrize("m", (1, 5, 64, 70))
 @pytest.mark.parametrize("kind", ("random", "large", "zero"))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
-def test_chebyshev_update_is_its_formula(dtype: torch.dtype, kind: str, m: int) -> None:
+def test_chebyshev_update_equals_its_formula(dtype: torch.dtype, kind: str, m: int) -> None:
     torch.manual_seed(m)
     scale = {"random": 1.0, "large": 1e6, "zero": 0.0}[kind]
     s, before, k, product = (scale * torch.randn(3, m, m, dtype=dtype, device=DEVICE) for _ in range(4))

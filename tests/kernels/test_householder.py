@@ -1,4 +1,4 @@
-"""Householder activations in one kernel, against the formula, in the memory orders that images come in."""
+"""Householder activations in one kernel, against the formula, in every memory format of images."""
 
 import interpreted  # noqa: F401  before the kernels
 import pytest
@@ -11,7 +11,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @pytest.mark.parametrize("order", (1, 2))
 @pytest.mark.parametrize("lies", ("batch first", "batch last", "flat", "channels last"))
-def test_reflection_is_its_formula(lies: str, order: int) -> None:
+def test_reflection_equals_its_formula(lies: str, order: int) -> None:
     torch.manual_seed(0)
     x = {
         "batch first": torch.randn(3, 6, 5, 4),

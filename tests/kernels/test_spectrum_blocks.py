@@ -1,4 +1,4 @@
-"""Blocks of all frequencies in one kernel, against the plain PyTorch way, both ways."""
+"""Blocks of all frequencies in one kernel, against plain PyTorch, forward and backward."""
 
 import interpreted  # noqa: F401  before the kernels
 import pytest
@@ -13,7 +13,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @pytest.mark.parametrize("grid", (Grid(2, 2, 1), Grid(3, 4, 1), Grid(4, 4), Grid(5, 3)), ids=str)
 @pytest.mark.parametrize("joined", (False, True))
-def test_spectrum_blocks_are_expand_and_real_blocks(grid: Grid, joined: bool) -> None:
+def test_spectrum_blocks_equal_expand_then_real_blocks(grid: Grid, joined: bool) -> None:
     torch.manual_seed(0)
     kernel = torch.randn(6, 4, 3, 3, device=DEVICE, requires_grad=True)
     reals, pairs = distinct_parts(kernel, grid)

@@ -1,4 +1,4 @@
-"""What the layer tests share."""
+"""Helpers of the layer tests."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ BUFFERS = {"mean", "std", "running_mean", "logit"}
 
 
 def randomize(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Every parameter random, so that no identity or zero start hides a mistake."""
+    """Make every parameter random, so that no identity or zero start hides a mistake."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -19,7 +19,7 @@ def randomize(module: nn.Module, seed: int = 0) -> nn.Module:
 
 
 def dense(function: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tensor:
-    """The matrix of an affine map of images, from its answer to every impulse."""
+    """The matrix of an affine map of images, from its response to every impulse."""
     size = int(torch.tensor(shape).prod())
     with torch.no_grad():
         impulses = torch.eye(size, dtype=dtype).view(size, *shape)

@@ -44,7 +44,7 @@ def test_order_one_starts_as_max_min() -> None:
 def test_order_two_does_not_start_as_order_one() -> None:
     x = torch.randn(64, 2, 1, 1)
     first, second = Householder(2, 1)(x), Householder(2, 2)(x)
-    assert (first - second).abs().max() > 0.1  # the second reflection is of use from the start
+    assert (first - second).abs().max() > 0.1  # the second reflection has an effect from the start
     layer = Householder(2, 2)
     layer(x).mul(torch.randn(64, 2, 1, 1)).sum().backward()
     assert (layer.angles.grad.abs() > 1e-3).all()  # and both angles learn
@@ -53,7 +53,7 @@ def test_order_two_does_not_start_as_order_one() -> None:
 @pytest.mark.parametrize("order", (1, 2))
 @pytest.mark.parametrize("angle", ANGLES)
 def test_every_region_is_covered_at_special_angles(angle: float, order: int) -> None:
-    """Published code picks a branch by comparing angles, and picks none where one rounds to 2 pi."""
+    """Published code picks a branch by comparing angles, and picks none when an angle rounds to 2 pi."""
     layer = on_pairs(order, *([angle] * order))
     turns = torch.linspace(0, 2 * math.pi, 721)
     z = torch.stack((turns.cos(), turns.sin()), dim=1)[:, :, None, None]
@@ -78,7 +78,7 @@ def test_one_lipschitz_and_norm_preserving(
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 2), angles, angles, st.floats(0, 2 * math.pi))
 def test_continuous_across_every_line(order: int, first: float, second: float, direction: float) -> None:
-    """Across the lines where a reflection begins, the two sides meet."""
+    """The values on both sides of a line where a reflection begins are equal."""
     layer = on_pairs(order, *(first, second)[:order], dtype=torch.float64)
     lines = [direction, *(angle / 2 for angle in layer.angles.flatten().tolist())]
     for line in lines:

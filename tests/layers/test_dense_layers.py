@@ -49,7 +49,7 @@ def test_a_dense_layer_takes_vectors_of_its_size(kind: type[nn.Module]) -> None:
 
 
 @pytest.mark.parametrize("kind", (OrthogonalLinear, NormalizedLinear))
-def test_a_weight_that_is_not_finite(kind: type[nn.Module]) -> None:
+def test_a_weight_that_is_not_finite_is_refused(kind: type[nn.Module]) -> None:
     layer = kind(4, 3)
     with torch.no_grad():
         next(layer.parameters()).view(-1)[0] = torch.nan

@@ -1,4 +1,4 @@
-"""`freeze`: the same function, stored plainly, refused where nobody could bound it; and its files."""
+"""`freeze`: it computes the same function, refuses modules without a bound, and saves and loads files."""
 
 import json
 import shutil
@@ -92,7 +92,7 @@ def test_equals_evaluation(name: str, dtype: torch.dtype) -> None:
     assert (error <= 1e-4 * x.flatten(1).norm(dim=1)).all()
 
 
-def test_a_frozen_model_is_plain(frozen: FrozenModel) -> None:
+def test_a_frozen_model_has_no_parameters_and_no_parametrizations(frozen: FrozenModel) -> None:
     assert not list(frozen.parameters())
     assert not any(hasattr(module, "parametrization") for module in frozen.modules())
     assert frozen.input_shape == (3, 8, 8)
@@ -124,7 +124,7 @@ def test_image_size_in_three_spellings(model: nn.Sequential, frozen: FrozenModel
         assert freeze(model, size).checksum() == frozen.checksum()
     with pytest.raises(InputError, match=r"pass image_size as \(channels, height, width\)"):
         freeze(nn.Sequential(MaxMin()), 8)
-    for first in (nn.Flatten(), InvertibleDownsampling(2)):  # what comes after them says nothing of the image
+    for first in (nn.Flatten(), InvertibleDownsampling(2)):  # later layers do not determine the image size
         with pytest.raises(InputError, match=r"pass image_size as \(channels, height, width\)"):
             freeze(nn.Sequential(first, OrthogonalConv2d(12, 12, 3)), 8)
     for size in ("8", 8.0, -8, (0, 8)):
@@ -201,16 +201,16 @@ def test_a_subclass_that_keeps_the_forward_is_not_foreign() -> None:
         ((MaxPool(5),), (1, 4, 4)),
     ),
 )
-def test_copies_that_no_bound_counts_are_refused(layers: tuple[nn.Module, ...], shape: tuple[int, ...]) -> None:
+def test_broadcasting_that_no_bound_covers_is_refused(layers: tuple[nn.Module, ...], shape: tuple[int, ...]) -> None:
     model = nn.Sequential(*layers)
     sentence = r"does not take inputs of shape|not a tensor of shape"
     with pytest.raises(InputError, match=sentence):
         freeze(model, shape)
-    with pytest.raises((InputError, RuntimeError)):  # nor does the model itself
+    with pytest.raises((InputError, RuntimeError)):  # the model itself refuses them too
         model.eval()(torch.zeros(1, *shape))
 
 
-def test_precisions_that_cannot_be_frozen(model: nn.Sequential, frozen: FrozenModel) -> None:
+def test_invalid_precisions_are_refused(model: nn.Sequential, frozen: FrozenModel) -> None:
     with pytest.raises(InputError, match=r"float32 or float64, not torch\.float16"):
         freeze(model, 8, torch.float16)
     with pytest.raises(InputError, match="widened to float64 only"):
@@ -244,7 +244,7 @@ def test_the_form_is_a_function_of_the_shape_alone(padding_mode: str) -> None:
         assert kinds == {FrozenDense if side**4 <= 4 * frequencies else FrozenSpectrum}
 
 
-def test_small_images_and_single_taps() -> None:
+def test_forms_of_small_images_and_1x1_kernels() -> None:
     assert isinstance(OrthogonalConv2d(2, 2, 3).frozen((2, 2, 2), torch.float32), FrozenDense)
     assert isinstance(OrthogonalConv2d(2, 2, 1).frozen((2, 8, 8), torch.float32), FrozenKernel)
     series = OrthogonalConv2d(2, 2, 3, parametrization="soc").frozen((2, 8, 8), torch.float32)
@@ -308,7 +308,7 @@ frozen = freeze(model, 6)
 
 
 def run_in_a_fresh_process(program: str) -> None:
-    """Constants are made once in a process; which mode they are made in must not matter."""
+    """Constants are created once in a process; the mode they are created in must not matter."""
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
@@ -365,7 +365,7 @@ def stored(frozen: FrozenModel, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
-def test_half_a_file(stored: Path, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -377,14 +377,14 @@ def test_half_a_file(stored: Path, tmp_path: Path) -> None:
     "content",
     (b"\xff\xfe\x00", b"{", b"[]", b'{"format": %d}' % FORMAT, b'{"format": %d, "precision": "int"}' % FORMAT),
 )
-def test_a_damaged_description(stored: Path, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_config_is_refused(stored: Path, tmp_path: Path, content: bytes) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     (folder / "config.json").write_bytes(content)
     with pytest.raises(InputError, match=r"is damaged: write it again with `lotnet certify RUN`"):
         FrozenModel.load(folder)
 
 
-def test_one_bit_of_one_number(stored: Path, tmp_path: Path) -> None:
+def test_one_flipped_bit_of_a_tensor_is_noticed(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     content = bytearray((folder / "model.safetensors").read_bytes())
     content[-1] ^= 1
@@ -393,7 +393,7 @@ def test_one_bit_of_one_number(stored: Path, tmp_path: Path) -> None:
         FrozenModel.load(folder)
 
 
-def test_one_setting_of_one_stage(stored: Path, tmp_path: Path) -> None:
+def test_one_changed_setting_of_a_stage_is_noticed(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     config["stages"][0]["settings"]["height"] = 1  # would make the bound of the mean too small
@@ -402,7 +402,7 @@ def test_one_setting_of_one_stage(stored: Path, tmp_path: Path) -> None:
         FrozenModel.load(folder)
 
 
-def test_another_format_and_an_empty_folder(stored: Path, tmp_path: Path) -> None:
+def test_another_format_and_a_missing_folder_are_refused(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": 1}))

@@ -1,4 +1,4 @@
-"""`OrthogonalConv2d` as a module: shapes, alignment, cache, precisions, and what it says of bad input."""
+"""`OrthogonalConv2d` as a module: shapes, alignment, cache, precisions, and errors."""
 
 import copy
 import math
@@ -32,7 +32,7 @@ def test_shapes_and_norm_on_rectangular_images(k: int, stride: int, padding_mode
 
 @pytest.mark.parametrize("padding_mode", ("zeros", "circular"))
 @pytest.mark.parametrize("channels", ((2, 4), (2, 8), (2, 9)))
-def test_a_strided_layer_is_judged_after_downsampling(channels: tuple[int, int], padding_mode: str) -> None:
+def test_a_strided_layer_is_orthogonal_in_the_downsampled_shape(channels: tuple[int, int], padding_mode: str) -> None:
     inputs, outputs = channels
     layer = randomize(OrthogonalConv2d(inputs, outputs, 3, 2, padding_mode).double()).eval()
     values = torch.linalg.svdvals(dense(layer, (inputs, 8, 8)))
@@ -79,7 +79,7 @@ def test_starts_at_the_identity_when_channels_are_equal_and_at_random_otherwise(
 
 
 @pytest.mark.parametrize("training", (True, False))
-def test_no_image_at_all(training: bool) -> None:
+def test_an_empty_batch(training: bool) -> None:
     layer = OrthogonalConv2d(2, 4, 3).train(training)
     assert layer(torch.zeros(0, 2, 6, 6)).shape == (0, 4, 6, 6)
 
@@ -99,21 +99,21 @@ def test_only_weight_and_bias_are_stored() -> None:
     assert list(OrthogonalConv2d(2, 4, 3, bias=False).state_dict()) == ["weight"]
 
 
-# --- the operator that eval() keeps
+# --- the operator that eval() caches
 
 
 def kept(layer: OrthogonalConv2d, side: int = 6) -> object:
     return layer.operator(side, side)
 
 
-def test_evaluation_keeps_its_operator_until_something_changes() -> None:
+def test_evaluation_caches_its_operator_until_something_changes() -> None:
     layer = randomize(OrthogonalConv2d(3, 3, 3)).eval()
     first = kept(layer)
     layer(torch.randn(4, 3, 6, 6))
     assert kept(layer) is first
     assert kept(layer.train().eval()) is first  # nothing changed
     assert kept(layer, 7) is not first
-    assert kept(layer) is not first  # only one size is kept
+    assert kept(layer) is not first  # the cache holds one size only
 
 
 def _step(layer: OrthogonalConv2d) -> None:
@@ -123,7 +123,7 @@ def _step(layer: OrthogonalConv2d) -> None:
 
 
 def _edit_data(layer: OrthogonalConv2d) -> None:
-    layer.weight.data[0, 0, 0, 0] += 1  # leaves no trace in the version counter
+    layer.weight.data[0, 0, 0, 0] += 1  # does not change the version counter
 
 
 def _add_in_place(layer: OrthogonalConv2d) -> None:
@@ -144,7 +144,7 @@ def _swap_parametrization(layer: OrthogonalConv2d) -> None:
 
 
 @pytest.mark.parametrize("change", (_step, _edit_data, _add_in_place, _replace, _load, _swap_parametrization))
-def test_a_change_is_never_missed(change) -> None:
+def test_every_change_invalidates_the_cached_operator(change) -> None:
     layer = randomize(OrthogonalConv2d(3, 3, 3)).eval()
     x = torch.randn(1, 3, 6, 6)
     before = layer(x)
@@ -188,7 +188,7 @@ def test_training_and_evaluation_agree_within_the_tolerance() -> None:
 
 @pytest.mark.parametrize("training", (True, False))
 @pytest.mark.parametrize("dtype", (torch.float16, torch.bfloat16))
-def test_half_precision_inputs_come_back_as_they_came(dtype: torch.dtype, training: bool) -> None:
+def test_outputs_keep_the_half_precision_of_inputs(dtype: torch.dtype, training: bool) -> None:
     layer = randomize(OrthogonalConv2d(3, 6, 3, stride=2)).train(training)
     x = torch.randn(2, 3, 8, 8)
     y = layer(x.to(dtype))
@@ -310,7 +310,7 @@ def test_a_kernel_that_is_not_finite(value: float) -> None:
         layer.frozen((2, 6, 6), torch.float32)
 
 
-def test_whole_numbers_are_refused() -> None:
+def test_integer_images_are_refused() -> None:
     image = torch.full((1, 2, 6, 6), 200, dtype=torch.uint8)
     refuse(r"floating-point numbers, not torch.uint8: divide 8-bit images by 255", OrthogonalConv2d(2, 2, 3), image)
 
@@ -324,7 +324,7 @@ def test_whole_numbers_are_refused() -> None:
         ({"kernel_size": (3, 3)}, r"kernel_size must be one whole number, at least 1, not \(3, 3\)"),
     ),
 )
-def test_arguments_that_make_no_layer(arguments: dict, sentence: str) -> None:
+def test_invalid_arguments_are_refused(arguments: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         OrthogonalConv2d(**{"in_channels": 2, "out_channels": 2, "kernel_size": 3} | arguments)
 

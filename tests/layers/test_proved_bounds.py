@@ -1,4 +1,4 @@
-"""The proved Lipschitz bound of every frozen layer is at least what its derivative does, and not much more."""
+"""The proved Lipschitz bound of every frozen layer is at least the norm of its Jacobian, and close to it."""
 
 import pytest
 import torch
@@ -76,8 +76,8 @@ def _expected(name: str) -> float:
 
 @pytest.mark.parametrize("scale", (0.5, 1.0 + 1e-5, 3.0))
 @pytest.mark.parametrize("tensor", ("real", "kernel", "matrix", "weight"))
-def test_a_bound_is_of_the_stored_tensors_not_of_good_intentions(tensor: str, scale: float) -> None:
-    """Someone scales the tensors after freezing: the bound follows. A dense matrix' is never taken below one."""
+def test_bounds_follow_the_stored_tensors(tensor: str, scale: float) -> None:
+    """If the tensors are scaled after freezing, the bound changes with them. That of a dense matrix is at least one."""
     layers: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         "real": (OrthogonalConv2d(2, 2, 3), (2, 6, 6)),
         "kernel": (OrthogonalConv2d(2, 2, 3, parametrization="bcop"), (2, 6, 6)),
@@ -96,7 +96,7 @@ def test_a_bound_is_of_the_stored_tensors_not_of_good_intentions(tensor: str, sc
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_rounding_bound_covers_the_float32_program(name: str) -> None:
-    """The float32 program strays from the float64 one by less than the float32 bound says."""
+    """The float32 program differs from the float64 one by less than the float32 bound."""
     model = randomize(nn.Sequential(*LAYERS[name]), seed=len(name)).eval()
     frozen = freeze(model, SHAPE)
     wide = frozen.astype(torch.float64)
@@ -109,7 +109,7 @@ def test_rounding_bound_covers_the_float32_program(name: str) -> None:
         assert wide(x[None].double()).norm() <= float(wide.output_norm(norm)) * (1 + 1e-12)
 
 
-def test_every_frozen_kind_was_met() -> None:
+def test_every_frozen_kind_is_covered() -> None:
     met = {
         type(module)
         for layers in LAYERS.values()

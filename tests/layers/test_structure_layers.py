@@ -53,7 +53,7 @@ def test_normalize_takes_tensors() -> None:
     assert layer.std.tolist() == [0.25] * 2 and layer.in_channels == 2
 
 
-def test_normalize_says_what_images_it_takes() -> None:
+def test_normalize_names_the_images_it_accepts() -> None:
     for shape in ((1, 1, 4, 4), (3, 4, 4), (1, 4, 4, 3)):
         with pytest.raises(InputError, match=r"images with 3 channels"):
             Normalize([0.0] * 3, 0.5)(torch.zeros(shape))
@@ -121,7 +121,7 @@ def test_downsampling_needs_divisible_sides() -> None:
 
 @pytest.mark.parametrize("kind", (InvertibleDownsampling, AveragePool, MaxPool))
 @pytest.mark.parametrize("size", (0, -2, (2, 2), 2.0))
-def test_windows_have_one_whole_side(kind: type[nn.Module], size: object) -> None:
+def test_a_window_size_is_one_positive_integer(kind: type[nn.Module], size: object) -> None:
     with pytest.raises(InputError, match="must be one whole number, at least 1"):
         kind(size)
 
@@ -169,7 +169,7 @@ def test_pools(size: int) -> None:
     assert repr(AveragePool(size)) == f"AveragePool(size={size})"
 
 
-def test_the_average_pool_is_scaled_as_far_as_it_may_be() -> None:
+def test_pools_have_lipschitz_constant_exactly_one() -> None:
     x = torch.randn(1, 4, 4, dtype=torch.float64)
     assert largest_singular_value(jacobian(AveragePool(2), x)) == pytest.approx(1, abs=1e-12)
     assert largest_singular_value(jacobian(MaxPool(2), x)) == pytest.approx(1, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Shapes inside a model: what is recorded, and that the model is left as it was."""
+"""Shapes inside a model: what is recorded, and that the model is left unchanged."""
 
 import pytest
 import torch
@@ -46,8 +46,8 @@ def test_geometries_are_at_the_downsampled_size() -> None:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_model_is_left_as_it_was(broken: bool) -> None:
-    """Also where the model raises: modes are restored one by one, and nothing is recorded in later calls."""
+def test_the_model_is_left_unchanged(broken: bool) -> None:
+    """This holds also if the model raises: every mode is restored, and later calls are not recorded."""
     model = network().train()
     model[2].eval()
     recorder = model[1]

@@ -24,7 +24,7 @@ def spectral_norm(w: Tensor) -> flint.arb:
     """The largest singular value of the stored matrix, enclosed to fifty digits.
 
     The Gram matrix of the real form `[[Re, -Im], [Im, Re]]` and its characteristic polynomial are computed in
-    exact rationals, and the roots isolated with proof, so multiplicity and condition do no harm.
+    exact rationals, and the roots are isolated rigorously, so multiplicity and conditioning do no harm.
     """
     re, im = w.real, w.imag if w.is_complex() else torch.zeros_like(w)
     blocks = torch.cat([torch.cat([re, -im], 1), torch.cat([im, re], 1)], 0) if w.is_complex() else w
@@ -130,7 +130,7 @@ KINDS = {
 
 @dataclass
 class Outcome:
-    """What a budget found; `excess` is the largest `bound / norm - 1` among norms over 1e-290."""
+    """The result of a check; `excess` is the largest `bound / norm - 1` among norms over 1e-290."""
 
     count: int = 0
     refused: int = 0

@@ -36,14 +36,14 @@ def test_spectral_norm_bound_against_fifty_digits_in_full() -> None:
     assert outcome.refused <= outcome.count // 100
 
 
-def test_the_oracle_knows_what_we_know() -> None:
+def test_the_oracle_gives_known_norms() -> None:
     assert oracle.spectral_norm(torch.tensor([[3, 0], [0, 4j]])).contains(4)
     assert oracle.spectral_norm(torch.ones(2, 3)).overlaps(oracle.flint.arb(6).sqrt())
     assert oracle.spectral_norm(torch.zeros(2, 2)) == 0
 
 
 @pytest.mark.parametrize("mutant", ["svd", "power iteration"])
-def test_estimates_do_not_pass_for_bounds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oracle_detects_estimates_that_are_not_bounds(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def power(w: Tensor) -> Tensor:
         v = torch.ones(w.shape[-1], 1, dtype=torch.complex128)
         for _ in range(100):
@@ -79,7 +79,7 @@ def test_spectral_norm_bound_against_svd(shape: tuple[int, int], kind: str, dtyp
     assert norm * (1 - 1e-13) <= bound <= norm * (1 + 1e-7)  # 1e-13: SVD's own error
 
 
-def test_each_matrix_of_a_batch_is_bounded_by_itself() -> None:
+def test_each_matrix_of_a_batch_has_its_own_bound() -> None:
     w = torch.randn(2, 3, 5, 4, dtype=torch.complex64)
     w[0, 1] *= 1e30
     w[1, 0, 2, 2] = math.nan
@@ -157,7 +157,7 @@ def test_series_bound(theta: float, terms: int) -> None:
         return parts[0] ** 2 + parts[1] ** 2
 
     largest = max(square(Fraction(theta) * k / 500) for k in range(501))
-    assert largest <= bound <= largest * (1 + Fraction(1, 10**4))  # the grid's own gap
+    assert largest <= bound <= largest * (1 + Fraction(1, 10**4))  # the grid misses the maximum by this much
     if terms % 4 in (0, 3) and theta <= 1:  # |S| falls from 1: no growth at all
         assert bound <= 1 + Fraction(1, 10**12)
 
@@ -173,6 +173,6 @@ def test_series_bound_bounds_the_matrix_series() -> None:
     assert norm <= series_bound(spectral_norm_bound(a).item(), terms=5) <= norm * (1 + 1e-6)
 
 
-def test_series_bound_of_the_unbounded() -> None:
+def test_series_bound_is_infinite_without_a_norm() -> None:
     assert series_bound(math.inf, 5) == series_bound(math.nan, 5) == series_bound(1e300, 5) == math.inf
     assert series_bound(0.0, 5) == pytest.approx(1)

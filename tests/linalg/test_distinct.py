@@ -24,7 +24,7 @@ def test_distinct_matrices_make_up_the_half_spectrum(grid: Grid) -> None:
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_as_many_real_numbers_as_pixels(grid: Grid) -> None:
-    """Nothing is computed twice: one real number for a real frequency, two for a pair."""
+    """Nothing is computed twice: one real number for a real frequency, two for a conjugate pair."""
     reals, pairs = distinct_transfers(torch.zeros(1, 1, 3, 3), grid)
     assert len(reals) + 2 * len(pairs) == grid.rows * grid.columns
     assert len(reals) == grid.own_conjugates

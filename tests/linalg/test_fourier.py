@@ -1,4 +1,4 @@
-"""The transforms as matrices: isometries, and the convolutions that PyTorch has."""
+"""Fourier transforms as matrices: they are isometries, and give the same convolutions as PyTorch."""
 
 import pytest
 import torch
@@ -40,10 +40,10 @@ def test_the_transform_is_an_isometry_with_its_transpose_as_inverse(grid: Grid) 
     assert spectrum.shape == (grid.frequencies, 4, 3)
     assert torch.allclose(spectrum.norm(), x.norm(), rtol=1e-13)
     assert torch.allclose(synthesize(spectrum, grid), x, atol=1e-13)
-    # <T x, z> = <x, T^T z> for any z, also one that is nobody's spectrum.
+    # <T x, z> = <x, T^T z> for any z, including one that is not the spectrum of any image.
     z = torch.randn_like(spectrum)
     assert torch.allclose((spectrum * z).sum(), (x * synthesize(z, grid)).sum(), atol=1e-10)
-    # T has orthonormal columns, so T^T never makes anything longer.
+    # T has orthonormal columns, so T^T never increases a norm.
     assert synthesize(z, grid).norm() <= z.norm() * (1 + 1e-13)
 
 
@@ -84,7 +84,7 @@ def test_full_kernel_is_the_inverse_of_transfer(rows: int, columns: int) -> None
 
 @settings(deadline=None, max_examples=30)
 @given(grids, st.integers(1, 5))
-def test_full_kernel_of_a_smaller_one_is_that_one_in_zeros(grid: Grid, k: int) -> None:
+def test_full_kernel_of_a_small_kernel_is_it_padded_with_zeros(grid: Grid, k: int) -> None:
     if k > min(grid.rows, grid.columns):
         return
     kernel = torch.randn(3, 2, k, k, dtype=torch.float64)
@@ -96,7 +96,7 @@ def test_full_kernel_of_a_smaller_one_is_that_one_in_zeros(grid: Grid, k: int) -
 @settings(deadline=None, max_examples=30)
 @given(grids)
 def test_the_operator_of_any_transfers_is_real_and_bounded_by_them(grid: Grid) -> None:
-    """No symmetry is needed: what is not Hermitian is projected, never made larger."""
+    """No symmetry is needed: transfers without it are projected, which never increases their norm."""
     transfers = torch.randn(grid.frequencies, 3, 2, dtype=torch.complex128)
     transfers = transfers / torch.linalg.matrix_norm(transfers, ord=2, keepdim=True)
     x = images(grid)

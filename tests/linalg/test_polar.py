@@ -48,8 +48,8 @@ def test_reaches_the_tolerance_it_was_asked_for(m: int, n: int, exponent: float,
     assert values.max() <= 1 + 1e-12
 
 
-def test_allowing_for_the_worst_does_no_harm_to_the_best() -> None:
-    """Schedules for wide intervals send no benign singular value near zero, where it would drown in rounding."""
+def test_schedules_for_wide_intervals_stay_accurate_on_benign_matrices() -> None:
+    """Schedules for wide intervals move no benign singular value close to zero, where rounding would dominate it."""
     v = conditioned(8, 8, 20.0, torch.complex128, batch=50)
     assert (polar(v, tolerance=1e-15, condition=1e12) - svd_polar(v)).abs().max() <= 1e-13
 
@@ -64,7 +64,7 @@ def test_accurate_polar_is_orthonormal_to_working_precision(condition: float) ->
 
 
 @pytest.mark.parametrize("k", (1, 2, 3, 5))
-def test_lot_equals_the_paper_where_that_has_converged(k: int) -> None:
+def test_lot_equals_the_papers_iteration_where_it_has_converged(k: int) -> None:
     torch.manual_seed(k)
     weight = 0.1 * torch.randn(4, 4, k, k, dtype=torch.float64) / k
     weight[:, :, (k - 1) // 2, (k - 1) // 2] += torch.eye(4)
@@ -86,7 +86,7 @@ def test_the_bound_is_above_the_largest_singular_value_and_next_to_it(
     u, s, vh = torch.linalg.svd(torch.randn(3, *shape, dtype=torch.float64), full_matrices=False)
     s = s / s.amax() * largest
     s[:, -1] *= smallest
-    s[0, :] *= smallest  # a whole matrix of them, zero among these
+    s[0, :] *= smallest  # a matrix of small singular values only, or of zeros
     s[1, : len(s[1]) // 2] = largest  # flat, where powers overshoot most
     bound = largest_singular_value((u * s[:, None]) @ vh)
     assert largest * (1 - 1e-12) <= bound <= largest * min(shape) ** (1 / 2**17) * (1 + 1e-12)
@@ -131,7 +131,7 @@ def test_scaling_changes_only_the_rounding(dtype: torch.dtype, shape: tuple[int,
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
 @pytest.mark.parametrize("noise", (0.0, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0))
 def test_scaling_changes_only_the_rounding_near_the_identity(noise: float, dtype: torch.dtype, frozen: bool) -> None:
-    """Where the condition number forgives least."""
+    """The error bound grows with the condition number, so it is strictest here."""
     for channels, geometry in ((c, Geometry(c, c, 3, 4, 4, p)) for c in (2, 8, 16) for p in ("zeros", "circular")):
         torch.manual_seed(channels)
         weight = torch.randn(channels, channels, 3, 3, dtype=dtype) * noise / (3 * channels**0.5)
@@ -170,7 +170,7 @@ def test_singular_matrices_have_singular_results(shape: tuple[int, int], dtype: 
     assert torch.linalg.svdvals(rank_one).max() <= 1 + 1e-4
 
 
-def test_a_batch_is_its_matrices() -> None:
+def test_a_batch_equals_its_matrices_one_by_one() -> None:
     v = conditioned(4, 6, 50.0, torch.complex128, batch=6)
     together = polar(v.view(2, 3, 4, 6))
     assert torch.allclose(together.view(6, 4, 6), torch.stack([polar(x) for x in v]), atol=1e-13)

@@ -26,8 +26,8 @@ def test_gradient_equals_autograd_through_the_paper(
 
 
 @pytest.mark.parametrize("shape", ((5, 5), (3, 7), (7, 3)))
-def test_gradient_of_the_training_accuracy(shape: tuple[int, int]) -> None:
-    """The gradient's error is of the order of the tolerance, not of what the iteration leaves undone."""
+def test_gradient_at_the_training_tolerance(shape: tuple[int, int]) -> None:
+    """The gradient's error is of the order of the tolerance; an unfinished iteration adds nothing to it."""
     v = conditioned(*shape, 20.0, torch.complex128).requires_grad_()
     cotangent = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=v.dtype)
     (ours,) = torch.autograd.grad(polar(v), v, cotangent)
@@ -104,7 +104,7 @@ def test_iterative_sylvester_is_bounded_where_the_matrix_is_singular() -> None:
 
 @pytest.mark.parametrize("shape", ((6, 6), (6, 9)))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_pullback_by_products_is_the_one_by_eigenvectors(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+def test_pullback_by_products_equals_the_one_by_eigenvectors(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     """The path that runs on a GPU, here on the CPU."""
     v = conditioned(*shape, 5.0, dtype)
     lower = sigma_min(6, 8.0)
@@ -118,18 +118,18 @@ def test_pullback_by_products_is_the_one_by_eigenvectors(dtype: torch.dtype, sha
 
 @pytest.mark.parametrize("shape", ((12, 12), (12, 20)))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_pullback_by_products_beyond_its_condition_leaves_out_a_part(
+def test_pullback_by_products_damps_the_gradient_beyond_its_condition(
     dtype: torch.dtype, shape: tuple[int, int]
 ) -> None:
-    """It solves for singular values down to a 32nd of the largest. Of what the gradient owes to others it takes a share
-    that falls with them, never more than all: so it still points downhill."""
+    """It solves for singular values down to 1/32 of the largest. Smaller ones contribute a reduced gradient, which
+    vanishes with them and never changes sign: so it remains a descent direction."""
     v = conditioned(*shape, 900.0, dtype)
     lower = sigma_min(12, 1e3)
     x, scale, gram, square = normalize(v)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-12), wants_inverse=True)
     g = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
     vectors, singular, _ = torch.linalg.svd(x)
-    exact, products = (  # in terms of the singular vectors, where dV W* is S plus what both have in common
+    exact, products = (  # in the basis of singular vectors, where dV W* is S plus a term that both have in common
         vectors.mH @ pullback(v, w, scale, inverse, g, lower, by_products) @ w.mH @ vectors
         for by_products in (False, True)
     )

@@ -1,4 +1,4 @@
-"""The polar factor in Triton kernels: in float32 the plain path's numbers, in halves sound ones."""
+"""The polar factor in Triton kernels: PyTorch's numbers in float32, singular values at most one in half precision."""
 
 import interpreted  # noqa: F401  before the kernels
 import pytest
@@ -43,7 +43,7 @@ def test_equals_the_plain_path_in_float32(dtype: torch.dtype, m: int, n: int, ki
 
 @pytest.mark.parametrize("kind", ("random", "ill-conditioned", "rank-deficient", "zero"))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
-def test_halves_keep_singular_values_at_most_one(dtype: torch.dtype, kind: str) -> None:
+def test_half_precision_keeps_singular_values_at_most_one(dtype: torch.dtype, kind: str) -> None:
     v = example(kind, 9, 12, dtype)
     w = polar_planes.polar(parts(v), sigma_min(9, CONDITION), 1e-4)
     values = torch.linalg.svdvals(matrices(w).to(torch.complex128))
@@ -56,7 +56,7 @@ def test_halves_keep_singular_values_at_most_one(dtype: torch.dtype, kind: str) 
 @pytest.mark.parametrize(("m", "n"), ((9, 9), (6, 11)))
 @pytest.mark.parametrize("condition", (1e3, 3e3))
 def test_gradient_of_singular_matrices_is_finite(condition: float, m: int, n: int) -> None:
-    """The inverse is as large as it gets, and the gradient may point at it."""
+    """The inverse is largest here, and the gradient may align with its largest part."""
     v = example("rank-deficient", m, n, torch.float32)
     u, _, vh = torch.linalg.svd(v)
     lost = u[:, :, -1:]
@@ -68,7 +68,7 @@ def test_gradient_of_singular_matrices_is_finite(condition: float, m: int, n: in
 
 @pytest.mark.parametrize(("m", "n"), ((9, 9), (6, 11)))
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
-def test_gradient_beyond_its_condition_is_that_by_products(dtype: torch.dtype, m: int, n: int) -> None:
+def test_gradient_beyond_its_condition_equals_the_one_by_products(dtype: torch.dtype, m: int, n: int) -> None:
     v = example("random", m, n, dtype)
     u, _, vh = torch.linalg.svd(v, full_matrices=False)
     v = (u * torch.logspace(0, -2.4, min(m, n), device=DEVICE).to(dtype)) @ vh
@@ -91,7 +91,7 @@ def test_gradient_beyond_its_condition_is_that_by_products(dtype: torch.dtype, m
 @pytest.mark.parametrize("dtype", (torch.float32, torch.complex64))
 def test_gradient(dtype: torch.dtype, m: int, n: int, kind: str) -> None:
     v = example(kind, m, n, dtype)
-    g = torch.randn_like(v) * 1e-6  # gradients are small, and halves end at 6e-8
+    g = torch.randn_like(v) * 1e-6  # gradients are small, and float16 ends at 6e-8
     p = parts(v).requires_grad_()
     matrices(polar_planes.polar(p, sigma_min(m, CONDITION), 1e-4)).backward(g)
     assert p.grad is not None and p.grad.isfinite().all()

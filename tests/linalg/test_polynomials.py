@@ -1,4 +1,4 @@
-"""Schedules: they stay in their envelope, arrive, and are as long as they have to be."""
+"""Schedules stay in their envelope, reach their tolerance, and are no longer than necessary."""
 
 import math
 
@@ -22,7 +22,7 @@ def envelope(steps: tuple[tuple[float, float, float], ...], points: Tensor) -> T
 
 @settings(deadline=None, max_examples=60)
 @given(st.floats(0, 12), st.floats(0.5, 15))
-def test_a_schedule_stays_in_the_envelope_and_arrives(exponent: float, digits: float) -> None:
+def test_a_schedule_stays_in_the_envelope_and_reaches_its_tolerance(exponent: float, digits: float) -> None:
     lower, tolerance = 10**-exponent, 10**-digits
     steps = schedule(lower, tolerance)
     assert steps[-1] == CUBIC
@@ -32,7 +32,7 @@ def test_a_schedule_stays_in_the_envelope_and_arrives(exponent: float, digits: f
         values = envelope(steps, points)
         assert values.min() >= 0 and values.max() <= 2
         assert values[-1].max() <= 1 + 1e-15
-        # Nothing comes near zero that was not: rounding would take it.
+        # No value moves close to zero, where rounding would dominate it.
         assert (values[1:] >= values[:-1].clamp_max(0.2) * (1 - 1e-12)).all()
     assert envelope(steps, inside)[-1].min() >= 1 - tolerance - 1e-15
 
@@ -60,15 +60,15 @@ def test_bad_schedules_are_refused() -> None:
 
 @pytest.mark.parametrize("lower", (1.0, 0.9, 0.3, 1e-2, 1e-15))
 def test_the_finest_tolerance_is_reached(lower: float) -> None:
-    steps = schedule(lower, 1e-16)  # one that could not be reached would be tried for ever
+    steps = schedule(lower, 1e-16)  # an unreachable tolerance would loop forever
     assert abs(envelope(steps, torch.tensor([lower, 1.0], dtype=torch.float64))[-1] - 1).max() <= 1e-15
 
 
 @pytest.mark.parametrize("tolerance", (1e-2, 1e-4, 1e-5, 1e-12))
 @pytest.mark.parametrize("length", range(2, 12))
-def test_widest_is_the_end_of_its_length(length: int, tolerance: float) -> None:
+def test_min_sigma_for_length_is_the_smallest_for_that_length(length: int, tolerance: float) -> None:
     lower = min_sigma_for_length(length, tolerance)
-    if lower == 1.0:  # a tolerance that needs more polynomials than that even for one
+    if lower == 1.0:  # even sigma = 1 needs more polynomials for this tolerance
         assert len(schedule(1.0, tolerance)) >= length
     else:
         assert len(schedule(lower, tolerance)) == length

@@ -1,4 +1,4 @@
-"""Rounding-error formulas: programs in float32 against exact rationals, on inputs made to hurt."""
+"""Rounding-error formulas: programs in float32 against exact rationals, on adversarial inputs."""
 
 import math
 from fractions import Fraction
@@ -32,7 +32,7 @@ F32 = torch.float32
 nonnegative = st.floats(0, 1e300, allow_nan=False) | st.integers(0, 2**80)
 
 
-# ---- numbers known from above
+# ---- upper bounds of numbers
 
 
 @given(nonnegative, nonnegative, st.floats(1e-300, 1e300))
@@ -55,7 +55,7 @@ def test_upper_never_falls_below_the_exact_result(a: float, b: float, d: float) 
 def test_upper_at_its_limits() -> None:
     assert Upper(math.nan) == Upper(0) * math.inf == Upper(Fraction(10) ** 400) == math.inf
     assert sum([Upper(1), Upper(2)]) >= 3 and isinstance(sum([Upper(1)]), Upper)
-    for plain in (Upper(3) - 1, 3 - Upper(1), 4 / Upper(2)):  # what needs a lower bound is no bound
+    for plain in (Upper(3) - 1, 3 - Upper(1), 4 / Upper(2)):  # these would need a lower bound
         assert type(plain) is float and plain == 2
     for divisor in (Upper(1), 0, -1, math.nan):
         with pytest.raises(TypeError, match="exact positive"):
@@ -258,7 +258,7 @@ def test_dft_error(h: int, w: int, power: float, kind: str, seed: int) -> None:
     seed=st.integers(0, 2**32),
 )
 def test_dft_error_of_half_a_spectrum(h: int, w: int, padding: int, kind: str, seed: int) -> None:
-    """The transforms of the layers, there and (from any spectrum, of a real signal or not) back."""
+    """The layers' transforms, forward and back. The way back starts from any spectrum, of a real signal or not."""
     g, grid = torch.Generator().manual_seed(seed), Grid(h, w, padding)
     x = _input(kind, (1, 1, h, w), g)
     spectrum = _input(kind, (grid.frequencies, 2, 1), g)
@@ -290,7 +290,7 @@ def test_stored_transforms_are_as_exact_as_dft_error_assumes(n: int, dtype: torc
                     assert abs(stored - true) <= 6 * unit_roundoff(dtype) * unit
 
 
-def test_dft_error_grows_as_it_should() -> None:
+def test_dft_error_equals_its_formula() -> None:
     one, two = dft_error((32,), 1.0, torch.float64), dft_error((32, 32), 1.0, torch.float64)
     assert one == pytest.approx(2 * math.sqrt(32) * 73 * 2**-53, rel=1e-6)
     assert two == pytest.approx((1 + math.sqrt(2)) * one, rel=1e-6)

@@ -15,7 +15,7 @@ COLOUR = ImageSpec(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
 
 
 def layers(model: nn.Sequential) -> list[nn.Module]:
-    return list(model)[1:-2]  # Normalize before, Flatten and head behind
+    return list(model)[1:-2]  # without Normalize, Flatten and the head
 
 
 def convolution(layer: nn.Module) -> OrthogonalConv2d:
@@ -75,7 +75,7 @@ def test_a_quasi_residual_start_is_near_the_identity() -> None:
         far[gamma] = (layer(x) - x).norm().item()
     assert 0 < far[0.01] < far[0.1] < far[1.0]
     strided = LipConvnet(start="quasi-residual").convolution(8, 32, 3, 2)
-    assert 0.5 < float(strided.weight.detach().square().sum()) / 32 < 2  # all others start at random
+    assert 0.5 < float(strided.weight.detach().square().sum()) / 32 < 2  # all other layers start at random
 
 
 @pytest.mark.parametrize(("height", "width", "stages"), [(8, 8, 3), (64, 64, 5), (24, 24, 3), (16, 40, 3), (2, 2, 1)])
@@ -110,13 +110,13 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipResNet18().build(dataclasses.replace(COLOUR, height=20, width=20)), "multiple of 8"),
     ],
 )
-def test_what_cannot_be_built_is_a_sentence(make, word: str) -> None:
+def test_what_cannot_be_built_gives_a_clear_error(make, word: str) -> None:
     with pytest.raises(InputError, match=word):
         make()
 
 
-def test_a_setting_that_counts_is_a_whole_number_again() -> None:
-    """A command line turns every number of `options` into a float."""
+def test_integer_options_are_converted_back_from_floats() -> None:
+    """The command line parses every number of `options` as a float."""
     model = LipConvnet(channels=2, parametrization="soc", head="lln", options={"terms": 4.0}).build(COLOUR)
     assert convolution(layers(model)[0]).parametrization == SOC(terms=4)
     assert model(torch.rand(1, 3, 32, 32)).shape == (1, 10)
@@ -124,7 +124,7 @@ def test_a_setting_that_counts_is_a_whole_number_again() -> None:
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("head", ["orthogonal", "lln"])
-def test_every_model_is_one_lipschitz_behind_its_normalisation(kind: str, head: str) -> None:
+def test_every_model_is_one_lipschitz_after_its_normalisation(kind: str, head: str) -> None:
     torch.manual_seed(0)
     images = ImageSpec(1, 8, 8, 4, (0.3,), 0.4)
     model = MODELS[kind](channels=4, head=head, activation="hh1").build(images)
@@ -148,8 +148,8 @@ def test_describe_names_every_layer() -> None:
 
 
 @pytest.mark.parametrize("depth", (5, 20))
-def test_a_periodic_one_reads_no_place_twice(depth: int) -> None:
-    """At 2 x 2 pixels a kernel of 3 x 3 would; the paper's row with circular padding ends there."""
+def test_circular_padding_reads_no_pixel_twice(depth: int) -> None:
+    """A 3 x 3 kernel on 2 x 2 pixels would; the paper's network with circular padding ends at that size."""
     model = LipConvnet(depth=depth, channels=2, head="lln", padding_mode="circular").build(COLOUR)
     with torch.no_grad():
         assert model(torch.rand(2, 3, 32, 32)).shape == (2, 10)

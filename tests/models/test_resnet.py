@@ -1,4 +1,4 @@
-"""The recipes of the paper's ResNet-18 build, and train on images of the real size with all classes."""
+"""The paper's ResNet-18 recipes build their models, and train on images of the real size with all classes."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def fake(name: str, side: int, classes: int) -> Dataset:
 
 
 def train(name: str, folder: Path, *settings: str) -> None:
-    """One step: eight images are left beside the validation images, one batch."""
+    """Train for one step: validation leaves eight training images, which are one batch."""
     cache.write(fake(name, *RECIPES[name]), folder / f"{name}.safetensors", "a test")
     run = folder / "run"
     options = ["--trainer.epochs=1", "--trainer.batch_size=8", "--device=cpu", *settings]
@@ -36,11 +36,11 @@ def train(name: str, folder: Path, *settings: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_narrow_one_takes_a_step(name: str, tmp_path: Path) -> None:
+def test_a_narrow_resnet_takes_a_training_step(name: str, tmp_path: Path) -> None:
     train(name, tmp_path, "--model.channels=2", "--model.head=lln")  # 16 features, too few for 200 orthogonal rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_recipe_itself_takes_a_step(name: str, tmp_path: Path) -> None:
+def test_the_recipe_takes_a_training_step(name: str, tmp_path: Path) -> None:
     train(name, tmp_path)

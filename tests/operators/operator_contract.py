@@ -1,4 +1,4 @@
-"""The contract of `Operator`, as functions that any form can be put through."""
+"""The contract of `Operator`, as checks for any form."""
 
 import socket
 
@@ -37,7 +37,7 @@ def check_apply(operator: Operator, shape: tuple[int, int, int]) -> None:
 
 
 def check_rebuilt(operator: Operator, shape: tuple[int, int, int]) -> None:
-    """`with_tensors` of the same numbers is the same operator, and of others another."""
+    """`with_tensors` gives the same operator for equal tensors, and another one for other tensors."""
     again = operator.with_tensors([tensor.clone() for tensor in operator.tensors()])
     assert type(again) is type(operator)
     assert torch.equal(matrix(again.apply, shape), matrix(operator.apply, shape))
@@ -78,7 +78,7 @@ def check_frozen(operator: Operator, shape: tuple[int, int, int]) -> None:
 
 
 def check_shared(parametrization: Parametrization) -> None:
-    """Two processes that divide the layers get the gradients that one gets by itself."""
+    """Two processes that divide the layers compute the same gradients as one process."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The contract of `Operator`, over every form that lotnet has."""
+"""The contract of `Operator`, for every form in lotnet."""
 
 import operator_contract as contract
 import pytest

@@ -22,7 +22,7 @@ def _conditions(model: torch.nn.Module) -> list[float]:
     return [lot.condition for lot in lots if isinstance(lot, LOT)]
 
 
-def test_prepared_layers_compute_what_they_compute_alone() -> None:
+def test_prepared_layers_compute_the_same_as_separate_ones() -> None:
     torch.manual_seed(0)
     model = LipConvnet(depth=15, channels=4).build(IMAGES).double().train()
     x = torch.rand(2, 3, 16, 16, dtype=torch.float64)
@@ -46,13 +46,14 @@ def test_the_largest_singular_value_is_that_of_all_layers() -> None:
     model = LipConvnet(depth=10, channels=4).build(IMAGES)
     grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
     assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
-    with torch.no_grad():  # singular values far below one, too: the quick bound says nothing
+    with torch.no_grad():  # singular values far below one, too: the quick bound does not apply
         _layers(model)[0].weight.fill_(1.0)
     assert 1 - 1e-3 <= grouping.largest_singular_value() <= 1 + 1e-3
 
 
 def test_schedules_follow_the_kernels() -> None:
-    """Easy kernels get short schedules; when one gets worse its layer's grows, up to what was configured."""
+    """Well-conditioned kernels get short schedules. When a kernel becomes ill-conditioned, its layer's schedule grows,
+    up to the configured length."""
     torch.manual_seed(0)
     model = LipConvnet(depth=5, channels=8, options={"condition": 500.0}).build(IMAGES)
     grouping = GroupedOrthogonalization(model, torch.rand(1, 3, 16, 16))
@@ -78,8 +79,8 @@ def _layer_and_grouping() -> tuple[OrthogonalConv2d, GroupedOrthogonalization]:
     return layer, GroupedOrthogonalization(torch.nn.Sequential(layer), torch.rand(1, 8, 6, 6))
 
 
-def _give(layer: OrthogonalConv2d, smallest: float) -> None:
-    """The same singular values at every frequency: one `smallest`, the others equal, scaled as `normalize` does."""
+def _set_singular_values(layer: OrthogonalConv2d, smallest: float) -> None:
+    """Give every frequency the same singular values: one `smallest`, the others equal, scaled as `normalize` does."""
     channels = len(layer.weight)
     others = ((1 - smallest**8) / (channels - 1)) ** (1 / 8)
     with torch.no_grad():
@@ -93,13 +94,13 @@ def _length(layer: OrthogonalConv2d) -> int:
 
 
 @pytest.mark.parametrize("length", (4, 5, 6, 7))
-def test_a_schedule_is_as_long_as_kernels_need_half_as_bad_again(length: int) -> None:
+def test_schedules_allow_for_a_condition_one_and_a_half_times_as_large(length: int) -> None:
     layer, grouping = _layer_and_grouping()
     needed = 1.5 * min_sigma_for_length(length, 1e-4)
-    _give(layer, 1.001 * needed)
+    _set_singular_values(layer, 1.001 * needed)
     grouping.refresh()
     assert _length(layer) == length
-    _give(layer, 0.999 * needed)
+    _set_singular_values(layer, 0.999 * needed)
     grouping.refresh()
     assert _length(layer) == length + 1
 
@@ -107,12 +108,12 @@ def test_a_schedule_is_as_long_as_kernels_need_half_as_bad_again(length: int) ->
 def test_schedules_never_get_shorter() -> None:
     layer, grouping = _layer_and_grouping()
     assert not grouping.lengths.any()
-    _give(layer, 0.01)
+    _set_singular_values(layer, 0.01)
     assert grouping.refresh()
     long = _length(layer)
     assert long > 4
     assert grouping.lengths.tolist() == [long]
-    _give(layer, 0.5)
+    _set_singular_values(layer, 0.5)
     assert not grouping.refresh()
     assert _length(layer) == long
 
@@ -132,18 +133,18 @@ def test_schedules_are_restored_from_their_lengths() -> None:
 
 
 @pytest.mark.parametrize("smallest", (0.5, 0.1, 0.02, 0.004))
-def test_operators_are_orthogonal_until_kernels_are_half_as_bad_again(smallest: float) -> None:
+def test_operators_stay_orthogonal_until_the_condition_grows_by_half(smallest: float) -> None:
     layer, grouping = _layer_and_grouping()
-    _give(layer, smallest)
+    _set_singular_values(layer, smallest)
     grouping.refresh()
     for worse in (1.0, 1.49):
-        _give(layer, smallest / worse)
+        _set_singular_values(layer, smallest / worse)
         grouping.prepare()
         values = torch.linalg.svdvals(layer.prepared.transfers.detach())
         assert 1 - 1e-4 - 1e-5 <= values.min() <= values.max() <= 1 + 1e-5
 
 
-def test_kernels_that_no_schedule_serves_get_the_longest() -> None:
+def test_kernels_beyond_every_schedule_get_the_longest() -> None:
     layer, grouping = _layer_and_grouping()
     with torch.no_grad():
         layer.weight.zero_()
@@ -152,8 +153,8 @@ def test_kernels_that_no_schedule_serves_get_the_longest() -> None:
 
 
 def test_layers_without_pairs_of_frequencies_have_a_schedule() -> None:
-    """Images of 2 x 2 in circular padding: all frequencies are real, and with 256 channels the others are a batch of
-    none."""
+    """2 x 2 images with circular padding have real frequencies only, so that with 256 channels the batch of complex
+    frequencies is empty."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(OrthogonalConv2d(256, 256, 2, padding_mode="circular"))
     grouping = GroupedOrthogonalization(model, torch.rand(1, 256, 2, 2))

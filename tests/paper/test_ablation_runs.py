@@ -49,8 +49,10 @@ def test_every_row_of_the_papers_ablations_is_found() -> None:
     assert set(rows("start").values()) == {None}
 
 
-def test_certificates_of_an_unfinished_run_do_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `lotnet certify` writes them for the best epoch so far."""
+def test_certificates_of_an_unfinished_run_do_not_mark_it_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lotnet certify` writes them for the best epoch so far."""
     run = Run.create(tmp_path / "run", read_arguments(["--limit=60"])[1])
     (run.path / "certificates.json").write_text("{}")
 
@@ -72,7 +74,7 @@ def test_nothing_is_written_unless_every_variant_works(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_first_version_opens_and_survives(tmp_path: Path) -> None:
-    """`lotnet ablate` wrote it when results were untyped."""
+    """`lotnet ablate` wrote the file when results had no types."""
     result = ablation_runs.read(FORMAT_1)
     assert (result.ablation, len(result.variants)) == ("residual", 4)
     assert [row.paper and row.paper.clean for row in result.variants] == [76.90, 76.97, 77.16, 77.86]

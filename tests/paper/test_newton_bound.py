@@ -25,7 +25,7 @@ def test_the_last_iterate_is_the_papers_result(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("shape", ((4, 4), (3, 6), (6, 3)))
 def test_singular_values_rise_from_below(shape: tuple[int, int]) -> None:
     every = torch.stack([torch.linalg.svdvals(w) for w in newton_iterates(matrices(*shape), 25)])
-    # A tall V has a singular V V*, where Z grows by 1.5 a step and its rounding errors with it.
+    # V V* of a tall V is singular: there Z, and its rounding errors, grow by a factor of 1.5 in each step.
     rounding = 1e-12 if shape[0] <= shape[1] else 1e-9
     assert (every.diff(dim=0) >= -rounding).all()
     assert every.max() <= 1 + rounding
@@ -45,7 +45,7 @@ def test_the_bound_holds_and_tends_to_one(shape: tuple[int, int]) -> None:
         assert (bounds[-1] <= 1 + 1e-6).all()
 
 
-def test_the_bound_is_scale_free() -> None:
+def test_the_bound_does_not_depend_on_the_scale() -> None:
     v = matrices(4, 4)
     assert torch.allclose(newton_error_bound(v, 5), newton_error_bound(1e3 * v, 5), rtol=1e-9)
 
@@ -57,7 +57,7 @@ def test_the_theorem_says_nothing_without_full_row_rank() -> None:
 
 
 @pytest.mark.parametrize("hard", [0.0, 1e-200, 1e200, float("nan"), float("inf")])
-def test_what_cannot_be_rescaled_is_one_sentence(hard: float) -> None:
+def test_what_cannot_be_rescaled_gives_a_one_sentence_error(hard: float) -> None:
     v = torch.stack((torch.eye(3).double(), hard * torch.eye(3).double()))
     with pytest.raises(InputError, match="cannot rescale it: use another kernel"):
         newton_error_bound(v, 3)

@@ -1,4 +1,4 @@
-"""Results files, and the table they make."""
+"""Results files, and the table made from them."""
 
 import json
 import shlex
@@ -45,7 +45,7 @@ def cifar10(**settings: object) -> RunConfig:
     return RunConfig.from_dict({"data": {"name": "cifar10"}, **settings}, "test")
 
 
-def test_a_made_up_result_stands_beside_its_row_of_the_paper(tmp_path: Path) -> None:
+def test_a_made_up_result_appears_beside_its_row_of_the_paper(tmp_path: Path) -> None:
     config = cifar10(model={"kind": "lipconvnet", "activation": "hh1", "depth": 20}, loss={"kind": "creg"})
     results.save(made_up("mine", config), tmp_path)
     (tmp_path / "speed.json").write_text(json.dumps({"about": {}}))  # another kind of file
@@ -70,7 +70,7 @@ def test_a_made_up_result_stands_beside_its_row_of_the_paper(tmp_path: Path) -> 
         cifar10(model={"kind": "lipconvnet"}, loss={"kind": "creg"}),
     ),
 )
-def test_what_the_paper_has_not_tried_has_no_row(config: RunConfig) -> None:
+def test_settings_that_the_paper_has_not_tried_have_no_row(config: RunConfig) -> None:
     assert results.paper_row(made_up("other", config)) is None
     assert isinstance(config.loss, CReg | OffsetCrossEntropy) or isinstance(config.model, LipConvnet)
 
@@ -91,7 +91,7 @@ def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:
     best.write_bytes(best.read_bytes() + b" ")
     assert main(["record", str(run), "--to", str(folder)]) == 2
     assert "was trained further after it was certified" in capsys.readouterr().err
-    best.unlink()  # a run without weights is taken at its word
+    best.unlink()  # without weights, the run's own files are trusted
     assert main(["record", str(run), "--to", str(folder)]) == 0
 
 
@@ -108,7 +108,7 @@ def test_paper_shows_a_result_in_its_cell(tmp_path: Path, capsys) -> None:
     assert "here" in printed and "+2.88" in printed
 
 
-def test_the_longest_training_is_held_against_a_row_and_then_the_newest(tmp_path: Path) -> None:
+def test_a_row_shows_the_longest_run_and_of_equally_long_runs_the_newest(tmp_path: Path) -> None:
     config = cifar10(model={"kind": "lipconvnet", "depth": 20})
     names = ("short, good", "old", "new")
     short, old, new = (made_up(name, config, clean=0.9 if name == names[0] else 0.7) for name in names)
@@ -117,7 +117,7 @@ def test_the_longest_training_is_held_against_a_row_and_then_the_newest(tmp_path
     old = replace(old, sessions=[old.sessions[0] | {"started": "2026-01-01"}])
     for order in permutations((short, old, new)):
         found = results.measured(list(order))
-        # The row, and those of the ablations that repeat it.
+        # The row itself, and the rows of ablations that repeat it.
         assert [row.table for row in found] == ["abl-residual", "abl-padding", "sup"]
         assert {result.name for result in found.values()} == {"new"}
     assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
@@ -131,8 +131,8 @@ def test_the_residual_network_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("result", MEASURED, ids=lambda result: result.name)
-def test_the_command_of_a_measured_result_still_means_its_settings(result: results.Result) -> None:
-    """A recipe that changes must not change what a row claims to be."""
+def test_the_command_of_a_measured_result_still_gives_its_settings(result: results.Result) -> None:
+    """A changed recipe must not change the settings that a row claims."""
     program, command, *options = shlex.split(result.command)
     assert (program, command) == ("lotnet", "train")
     _, config, _ = read_arguments(options)

@@ -1,4 +1,4 @@
-"""The paper's theorems: by hand, exactly on finite distributions, and where their wording is false."""
+"""The paper's theorems: computed by hand, exactly on finite distributions, and where their wording is false."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ HALF = F(1, 2)
 
 @dataclass(frozen=True)
 class Finite:
-    """A binary task on finitely many points; those of weight zero are off the support, but can lie in balls."""
+    """A binary task on finitely many points. Points of weight zero are off the support, but can lie in balls."""
 
     weight: tuple[F, ...]
     truth: tuple[int, ...]
@@ -50,9 +50,10 @@ class Finite:
         return max(self.probability(self.mistakes() & each) / self.probability(each) for each in self.classes() if each)
 
     def expansion(self, strict: bool = False, classwise: bool = True) -> F:
-        """The paper's c: the largest that all sets up to (strictly: below) a-bar expand by, at most 1/a-bar.
+        """The paper's c: the largest factor by which all sets of size up to (strictly: below) a-bar expand. It is at
+        most 1/a-bar.
 
-        Sets inside one class suffice: points elsewhere add to the neighbourhood and not to the probability.
+        Sets inside one class suffice: points of other classes add to the neighbourhood and not to the probability.
         """
         a = self.largest_mistake()
         c = 1 / a
@@ -108,7 +109,7 @@ def uniform(truth: tuple[int, ...], labels: tuple[int, ...], groups: list[set[in
 
 
 def random_distribution(rng: random.Random) -> tuple[Finite, F]:
-    """One that meets the assumptions, with its c: drawn until it does. Balls meet mostly in points off the support."""
+    """Draw a task until it meets the assumptions; return it with its c. Balls meet mostly off the support."""
     while True:
         n, hubs = rng.randint(4, 8), rng.randint(1, 4)
         truth = tuple(int(x >= (n if rng.random() < 0.3 else n - rng.randint(0, 4))) for x in range(n))
@@ -130,7 +131,7 @@ def random_distribution(rng: random.Random) -> tuple[Finite, F]:
 
 
 def hostile_students(task: Finite, c: F, delta: F, rng: random.Random) -> list[tuple[F, F, tuple[F, ...]]]:
-    """(error, bound, G) of students that try to have a large error and a small bound: the labeller, and climbing on."""
+    """(error, bound, G) of students chosen for a large error and a small bound: the labeller, and a hill climb."""
 
     def judged(g: tuple[F, ...]) -> tuple[F, F, tuple[F, ...]]:
         return task.error(g), task.bound(g, c, delta), g
@@ -149,7 +150,8 @@ def hostile_students(task: Finite, c: F, delta: F, rng: random.Random) -> list[t
 
 
 def check_the_steps(task: Finite, g: tuple[F, ...], c: F, delta: F) -> None:
-    """Of the proofs: the paper's first lemma, and L(S_2) >= (c - 1) L(S_1) - P(S_1) - R, which repairs the second."""
+    """Check the steps of the proofs: the paper's first lemma, and L(S_2) >= (c - 1) L(S_1) - P(S_1) - R, which repairs
+    the second."""
     consistent, wrong = task.consistent(g, delta), task.mistakes()
     losses = {x: task.weight[x] * abs(g[x] - task.truth[x]) for x in consistent}
     l1 = sum((loss for x, loss in losses.items() if x in wrong), F(0))
@@ -161,7 +163,7 @@ def check_the_steps(task: Finite, g: tuple[F, ...], c: F, delta: F) -> None:
 
 
 def second_lemma(task: Finite, g: tuple[F, ...], c: F, delta: F) -> tuple[bool, F]:
-    """(whether the paper's condition for it is met, the error that it claims at most), with the smallest beta."""
+    """(whether the paper's condition is met, the largest error that the lemma allows), with the smallest beta."""
     fit, r = task.loss(g, task.labels), task.consistency(g, delta)
     weighted = fit + 2 * r  # beta times the labeller's error
     claimed = 2 * (weighted / (c - 1) + r) + fit - task.labeler_error
@@ -178,17 +180,17 @@ def test_the_main_lemma_and_theorem_2_hold_on_random_finite_distributions() -> N
         assert all(error <= bound for error, bound, _ in students), (task, delta)
         telling += any(bound < 1 for _, bound, _ in students)
         check_the_steps(task, students[-1][2], c, delta)
-        if delta == 0:  # here the paper's second lemma is true, and needs no condition
+        if delta == 0:  # then the paper's second lemma is true without its condition
             assert all(error <= second_lemma(task, g, c, delta)[1] for error, _, g in students)
-        # Theorem 2: the minimiser's bound is at most that of the truth itself, which is the stated one.
+        # Theorem 2: the minimiser's bound is at most the bound of the true labels, which the theorem states.
         truth = fractions(task.truth)
         mu = task.consistency(truth, F(0))
         assert task.bound(truth, c, delta) == error_bound(c, mu, task.labeler_error)
-    assert telling > 500  # an error is at most one: above that the inequality says nothing
+    assert telling > 500  # an error is at most one: a larger bound would be vacuous
 
 
-def test_the_search_sees_violations() -> None:
-    """Where nothing expands but c is said to be 1/a-bar, it finds one every time."""
+def test_the_search_finds_violations() -> None:
+    """Where nothing expands but c is claimed to be 1/a-bar, it finds a violation every time."""
     rng = random.Random(1)
     for _ in range(50):
         task, _ = random_distribution(rng)
@@ -213,7 +215,7 @@ def test_with_strict_expansion_the_lemma_and_theorem_2_are_false() -> None:
 
 
 def test_with_expansion_of_the_mixture_the_lemma_is_false() -> None:
-    """As the proof uses it: P(N(V)) >= c P(V). A mistake whose neighbours are all of the other class is invisible."""
+    """The proof uses P(N(V)) >= c P(V). This does not see a mistake whose neighbours are all of the other class."""
     truth, labels = (0, 0, 0, 0, 0, 1, 1, 1, 1), (1, 0, 0, 0, 0, 1, 1, 1, 1)
     task = uniform(truth, labels, [{1, 2, 3, 4}, {0, 5, 6, 7, 8}])
     c, student = task.expansion(classwise=False), fractions(labels)
@@ -231,7 +233,7 @@ def four_around_one() -> Finite:
 
 
 def test_a_step_of_the_proof_is_false_where_the_lemma_is_true() -> None:
-    """A student that is 1/4 at the mistake and 0 elsewhere."""
+    """The student is 1/4 at the mistake and 0 elsewhere."""
     task = four_around_one()
     student, delta = (F(1, 4), F(0), F(0), F(0), F(0)), F(1, 4)
     assert task.expansion() == 4
@@ -249,7 +251,7 @@ def test_a_step_of_the_proof_is_false_where_the_lemma_is_true() -> None:
 
 
 def test_the_papers_second_lemma_is_false_where_the_main_lemma_is_true() -> None:
-    """A student that is 1/2 at the mistake, 1/4 at its neighbours and 1/3 at what they share, with delta = 1/c."""
+    """The student is 1/2 at the mistake, 1/4 at its neighbours and 1/3 at the point they share; delta = 1/c."""
     task, student, delta = four_around_one(), (F(1, 2), F(1, 4), F(1, 4), F(1, 4), F(1, 3)), F(1, 4)
     assert task.expansion() == 4
     assert task.consistency(student, delta) == 0
@@ -259,7 +261,7 @@ def test_the_papers_second_lemma_is_false_where_the_main_lemma_is_true() -> None
 
 
 def test_the_same_step_is_false_for_consistency_without_any_change() -> None:
-    """Two pairs of neighbours; a mean over both hides that the one with the loss has the smaller neighbourhood."""
+    """There are two pairs of neighbours. A mean over both hides that the pair with the loss has fewer neighbours."""
     weight = (F(10, 100), F(30, 100), F(2, 100), F(58, 100))
     pairs = (frozenset({0, 1}), frozenset({0, 1}), frozenset({2, 3}), frozenset({2, 3}))
     task = Finite(weight, (0, 0, 0, 0), (1, 0, 1, 0), pairs)
@@ -315,7 +317,7 @@ def test_the_radius_bound_is_attained_and_is_about_rounded_predictions() -> None
 
 
 def test_with_strict_expansion_theorem_3_is_false() -> None:
-    """The seven isolated points at 0, 1, ..., 6; between neighbours G goes to the other side and back."""
+    """The seven isolated points lie at 0, 1, ..., 6. Between neighbours, G crosses 1/2 and comes back."""
     values = fractions(ISOLATED.labels)
     line = [(F(x), g) for x, g in enumerate(values)]
     line += [(x + HALF, 1 - values[x]) for x in range(6) if values[x] == values[x + 1]]
@@ -328,10 +330,10 @@ def test_with_strict_expansion_theorem_3_is_false() -> None:
     assert mean < claimed
 
 
-# The functions.
+# The functions of `lotnet.paper`.
 
 
-def test_by_hand() -> None:
+def test_functions_give_values_computed_by_hand() -> None:
     assert error_bound(F(5), F(1, 100), F(1, 10)) == F(1, 10) + F(3, 100)
     assert loss_bound(F(5), F(1, 10), F(1, 20), F(1, 10), F(1, 5)) == F(1, 5) + F(3, 20) - F(1, 10)
     assert certified_radius_bound(F(5), F(1, 10), F(1, 20), F(1, 10), F(2)) == F(1, 8)

@@ -1,4 +1,4 @@
-"""BCOP: a finite kernel, and its start."""
+"""BCOP: its finite kernel, and its initial weight."""
 
 import pytest
 import torch

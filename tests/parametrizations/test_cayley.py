@@ -1,4 +1,4 @@
-"""Cayley: the formula, and the scale at which it is held."""
+"""Cayley: the formula, and the limit on its scale."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_is_orthogonal_at_any_scale(shape: tuple[int, int], dtype: torch.dtype) 
         assert w.grad is not None and torch.isfinite(torch.view_as_real(w.grad)).all()
 
 
-def test_scale_matters_until_it_is_held() -> None:
+def test_scale_matters_only_below_the_limit() -> None:
     w = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert not torch.allclose(_cayley(w), _cayley(2 * w), atol=1e-2)
     assert torch.allclose(_cayley(10 * _LARGEST * w), _cayley(1e4 * _LARGEST * w), atol=1e-9)

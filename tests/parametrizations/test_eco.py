@@ -28,7 +28,7 @@ def test_the_kernel_is_real_and_orthogonal_at_its_own_frequencies(k: int) -> Non
     assert kernel.shape == (4, 3, k, k) and not kernel.is_complex()
     values = torch.linalg.svdvals(transfer(kernel, Grid(k, k)))
     assert torch.allclose(values, torch.ones_like(values), atol=1e-12)
-    if k > 1:  # in between it is not, which is why zeros around the image are not allowed
+    if k > 1:  # it is not orthogonal in between: hence no zeros around the image
         assert torch.linalg.svdvals(transfer(kernel, Grid(4 * k, 4 * k))).max() > 1.01
 
 

@@ -9,7 +9,7 @@ from lotnet.parametrizations import lot as module
 from lotnet.parametrizations.lot import operators
 
 
-def test_together_is_the_same_as_one_by_one() -> None:
+def test_joint_orthogonalisation_equals_one_by_one() -> None:
     torch.manual_seed(0)
     shapes = [(4, 4, 3, 6), (4, 4, 3, 6), (4, 8, 3, 6), (4, 4, 3, 3), (4, 8, 1, 2), (6, 2, 2, 5)]
     geometries = [Geometry(o, i, k, side, side) for o, i, k, side in shapes]
@@ -28,7 +28,7 @@ def test_together_is_the_same_as_one_by_one() -> None:
 
 @pytest.mark.parametrize("apart", (1, 100))
 def test_tensor_cores_compute_the_same_to_their_precision(apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real matrices apart from complex ones, or among them; without a GPU under Triton's interpreter."""
+    """Real matrices in their own batch, or mixed with complex ones; without a GPU under Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed here")
     torch.manual_seed(0)
     monkeypatch.setattr(module, "_APART", apart)

@@ -1,4 +1,4 @@
-"""The laws of `Parametrization`, over every entry of the table. A new entry is covered without a line here."""
+"""The contract of `Parametrization`, for every entry of the table. New entries are covered automatically."""
 
 import itertools
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from lotnet.layers import OrthogonalConv2d
 from lotnet.operators import Kernel, Operator
 from lotnet.parametrizations import PARAMETRIZATIONS, Geometry, Parametrization, parametrization
 
-# (in_channels, out_channels) by stride: which side is longer is judged after the stride has made channels.
+# (in_channels, out_channels) by stride: the stride turns pixels into channels, which decides which side is longer.
 SHAPES = {
     "square": {1: (2, 2), 2: (1, 4)},
     "wide": {1: (3, 2), 2: (1, 3)},
@@ -47,7 +47,7 @@ def jacobian(layer: nn.Module, channels: int, height: int, width: int, dtype: to
 
 
 def extreme_singular_values(matrix: Tensor) -> tuple[float, float]:
-    """The smallest and the largest of the min(m, n), accurate to 1e-14 near one."""
+    """The smallest and the largest of the min(m, n) singular values, accurate to 1e-14 near one."""
     matrix = matrix.double()
     gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
     values = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
@@ -96,7 +96,7 @@ HARD_WEIGHTS = {"zero": _zero, "rank one": _rank_one, "one row": _one_row} | {
 @pytest.mark.parametrize("hard", HARD_WEIGHTS)
 @shapes
 @names
-def test_training_in_float32_survives_every_weight(name: str, shape: str, hard: str) -> None:
+def test_float32_training_stays_finite_and_bounded_for_every_weight(name: str, shape: str, hard: str) -> None:
     for k, padding_mode in itertools.product((1, 2, 3), ("zeros", "circular")):
         layer = make(name, shape, k, 1, padding_mode).float().train()
         with torch.no_grad():
@@ -113,7 +113,7 @@ def test_training_in_float32_survives_every_weight(name: str, shape: str, hard: 
 
 @shapes
 @names
-def test_gradients_are_those_of_the_value(name: str, shape: str) -> None:
+def test_gradients_match_finite_differences(name: str, shape: str) -> None:
     recipe = parametrization(name)
     for k, padding_mode in itertools.product((1, 2, 3), ("zeros", "circular")):
         torch.manual_seed(k)
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_the_value(name: str, shape: str) -> None:
         def apply(x: Tensor, weight: Tensor, geometry: Geometry = geometry) -> Tensor:
             return recipe.operator(weight, geometry).apply(x)
 
-        # The gradient is that of the limit, which the value reaches to 1e-5 in training.
+        # The gradient is exact for the limit of the iteration, which the value reaches to 1e-5 in training.
         assert torch.autograd.gradcheck(apply, (x, weight), rtol=1e-3, atol=1e-3, fast_mode=True)
 
 
@@ -134,7 +134,7 @@ def test_gradients_are_those_of_the_value(name: str, shape: str) -> None:
 def test_training_and_frozen_operators_agree(name: str) -> None:
     for k in (1, 2, 3):
         layer = make(name, "square", k, 1, "circular")
-        with torch.no_grad():  # from the start, so that the condition is that of a network early in training
+        with torch.no_grad():  # near the start, so that the condition number is as early in training
             start = layer.parametrization.initial_weight(2, 2, k)
             layer.weight.copy_(start.double() + 0.1 * torch.randn_like(layer.weight))
         x = torch.randn(1, 2, 12, 12, dtype=torch.float64)
@@ -186,7 +186,7 @@ def test_padding_modes_differ_at_the_border(name: str, k: int) -> None:
         for mode in ("zeros", "circular")
     )
     assert not zeros.is_complex()
-    if k == 1 or name == "eco":  # ECO's images wrap around in either mode: see its docstring
+    if k == 1 or name == "eco":  # ECO is periodic in either mode: see its docstring
         assert torch.allclose(zeros, circular, atol=1e-12)
     else:
         assert (zeros - circular).abs().max() > 1e-3
@@ -194,7 +194,7 @@ def test_padding_modes_differ_at_the_border(name: str, k: int) -> None:
 
 @dataclass(frozen=True)
 class Young(Parametrization):
-    """Divided by the root of its largest sums of absolute values over (i, k, k) and over (o, k, k)."""
+    """A kernel scaled by Young's inequality: by its largest absolute sums over (i, k, k) and over (o, k, k)."""
 
     orthogonal = False
 
@@ -203,13 +203,13 @@ class Young(Parametrization):
         return Kernel(weight / torch.where(bound > 0, bound, 1), geometry.padding_mode)
 
 
-def test_a_new_parametrization_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_parametrization_needs_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PARAMETRIZATIONS, "young", Young)
     for shape, k, stride, mode in itertools.product(SHAPES, (2, 3), (1, 2), ("zeros", "circular")):
         check_singular_values("young", shape, k, stride, mode)
 
 
-def test_the_suite_would_notice_a_broken_law(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suite_detects_a_broken_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(Young):
         def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
             return Kernel(weight / weight.norm(), geometry.padding_mode)

@@ -1,4 +1,4 @@
-"""SOC: the skew kernel, its proved norm, and what truncating the series costs."""
+"""SOC: the skew kernel, its proved norm, and the error of the truncated series."""
 
 import pytest
 import torch
@@ -104,7 +104,7 @@ def test_the_stated_bound_is_the_largest_value_of_the_series() -> None:
         term = term * (1j * t) / j
         total = total + term
     assert SOC(terms=5).lipschitz_bound(3) == pytest.approx(total.abs().max().item(), rel=1e-9)
-    assert 1.004 < SOC().lipschitz_bound(3) < 1.005  # five terms in training exceed one
+    assert 1.004 < SOC().lipschitz_bound(3) < 1.005  # five terms, in training, exceed one
     assert SOC().lipschitz_bound(3, frozen=True) <= 1 + 1e-15  # twelve do not
 
 
@@ -115,7 +115,7 @@ def test_scale_does_not_matter() -> None:
     assert torch.allclose(series(1e6 * weight).skew.kernel, reference, rtol=1e-13)
 
 
-def test_a_symmetric_kernel_is_the_identity_and_can_be_left() -> None:
+def test_a_symmetric_kernel_is_the_identity_and_has_a_nonzero_gradient() -> None:
     weight = torch.eye(3)[:, :, None, None].requires_grad_()
     x = torch.randn(1, 3, 4, 4)
     y = SOC().operator(weight, Geometry(3, 3, 1, 4, 4)).apply(x)
@@ -125,7 +125,7 @@ def test_a_symmetric_kernel_is_the_identity_and_can_be_left() -> None:
 
 
 @pytest.mark.parametrize("terms", (0, -1, 2.5))
-def test_terms_are_counted(terms: float) -> None:
+def test_terms_must_be_a_positive_integer(terms: float) -> None:
     for settings in ({"terms": terms}, {"frozen_terms": terms}):
         with pytest.raises(InputError, match="a whole number of terms, at least 1"):
             SOC(**settings)

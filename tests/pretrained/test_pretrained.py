@@ -1,4 +1,4 @@
-"""Models to take away: packed and shipped ones, and folders with a model card."""
+"""Packed models, models that come with lotnet, and model cards."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shelf(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of shipped models with one in it, `tiny`."""
+    """A folder of shipped models that holds one model, `tiny`."""
     path = tmp_path_factory.mktemp("shelf")
     assert main(["pack", str(run), "--out", str(path / "tiny"), "--limit", "40"]) == 0
     return path
@@ -67,27 +67,27 @@ def test_a_shipped_model_is_the_same_to_the_last_bit_every_time(shipped: Path) -
     assert torch.equal(certify(lotnet.load("saved"), images).radii["float"], radii[0])
 
 
-def test_its_row_is_reproduced_by_its_name(shipped: Path, capsys) -> None:
+def test_certifying_a_shipped_model_by_name_reproduces_its_row(shipped: Path, capsys) -> None:
     assert main(["certify", "tiny", "--limit", "40", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     row = json.loads((shipped / "tiny" / "packed.json").read_text())["result"]
     assert row["images"] == 40
     assert row == {key: found["summary"][key] for key in row}
-    assert Path("runs/tiny/certificates.json").is_file()  # beside the work, not in the package
+    assert Path("runs/tiny/certificates.json").is_file()  # in the working directory, not in the package
     kept = ["README.md", "kernels.safetensors", "packed.json"]
     assert sorted(file.name for file in (shipped / "tiny").iterdir()) == kept
 
 
 def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) -> None:
     Image.fromarray(load("digits").test.images[0, 0].numpy()).save("digit.png")
-    monkeypatch.setattr("lotnet.load_model.load", None)  # the data sets'
+    monkeypatch.setattr("lotnet.load_model.load", None)  # the loader of data sets
     assert main(["predict", "tiny", "digit.png", "--json"]) == 0
     (answer,) = json.loads(capsys.readouterr().out)["images"]
     assert answer["radius"] >= 0
     assert not Path("runs").exists()
 
 
-def test_an_unknown_name_is_one_sentence_with_the_names(shipped: Path, capsys) -> None:
+def test_an_unknown_name_gives_a_one_sentence_error_with_the_names(shipped: Path, capsys) -> None:
     with pytest.raises(InputError, match=r"nor a model that comes with lotnet \(tiny\)"):
         lotnet.load("tinny")
     assert main(["certify", "tinny"]) == 2
@@ -95,7 +95,7 @@ def test_an_unknown_name_is_one_sentence_with_the_names(shipped: Path, capsys) -
     assert said.count("\n") == 1 and "(tiny)" in said and "lotnet train --out tinny" in said
 
 
-def test_a_packed_model_explains_itself(run: Path, shelf: Path) -> None:
+def test_a_packed_model_has_a_model_card(run: Path, shelf: Path) -> None:
     card, stored = (shelf / "tiny" / "README.md").read_text(), packed.read(shelf / "tiny")
     assert stored.result is not None
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
@@ -107,7 +107,7 @@ def test_a_packed_model_explains_itself(run: Path, shelf: Path) -> None:
 
 
 def test_models_that_come_with_lotnet() -> None:
-    """Small, whole, certified on all test images, and made of nothing that only one machine has."""
+    """They are small, complete, certified on all test images, and contain no local paths."""
     assert "lipconvnet5-cifar10" in shipped_names()
     for name in shipped_names():
         assert sum(file.stat().st_size for file in (FOLDER / name).iterdir()) <= LARGEST
@@ -132,7 +132,7 @@ def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
     assert model.settings["classes"] == ["a", "b", "c"]
 
 
-def test_what_is_damaged_or_too_new_is_refused(shelf: Path, tmp_path: Path) -> None:
+def test_damaged_or_too_new_models_are_refused(shelf: Path, tmp_path: Path) -> None:
     def copy(name: str, content: bytes) -> Path:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
@@ -173,7 +173,7 @@ def test_kernels_that_float16_cannot_hold_are_refused() -> None:
         packed.pack(network, config, images, ("a", "b", "c"), "digits", {})
 
 
-def test_pack_replaces_nothing_but_a_packed_model(run: Path, tmp_path: Path, capsys) -> None:
+def test_pack_overwrites_only_a_packed_model(run: Path, tmp_path: Path, capsys) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     for out in (tmp_path, tmp_path / "thesis.tex"):
         assert main(["pack", str(run), "--out", str(out), "--limit", "5"]) == 2
@@ -196,7 +196,7 @@ def test_certify_writes_the_card_of_a_run(run: Path, capsys) -> None:
         f"{summary['mean_radius']['float']:.4f}",
     ]
     assert "at 36/255" in card and FrozenModel.load(run / "model").checksum() in card
-    # What the card says of loading is true.
+    # The card's loading example works.
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     space: dict = {}
     exec(block.replace('"tiny"', repr(str(run / "model"))), space)
@@ -213,7 +213,9 @@ def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: 
         lotnet.save_pretrained(model, folder, run / "config.yaml")
 
 
-def test_what_cannot_be_saved_is_one_sentence_and_writes_nothing(model: FrozenModel, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_saved_gives_a_one_sentence_error_and_no_file(
+    model: FrozenModel, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="freeze it first"):
         lotnet.save_pretrained(torch.nn.Linear(1, 1), tmp_path / "saved")
     with pytest.raises(InputError, match="a dict holds no certificates"):

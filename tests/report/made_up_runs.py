@@ -1,4 +1,4 @@
-"""Run directories with made-up numbers: what a report is made of, without a training."""
+"""Run directories with made-up numbers, so that reports are tested without training."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 
 
 def made_up_data(root: Path, images: int = 300, side: int = 8) -> Split:
-    """Noise under the name of cifar10, in a cache of its own; returns the test images."""
+    """Store noise as cifar10 in a separate cache; return the test images."""
     random = torch.Generator().manual_seed(0)
     test = Split(
         torch.randint(0, 256, (images, 3, side, side), generator=random).byte(),
@@ -29,7 +29,7 @@ def made_up_data(root: Path, images: int = 300, side: int = 8) -> Split:
 
 
 def made_up_run(path: Path, labels: torch.Tensor, seed: int = 0, scale: float = 0.4, **settings: Any) -> Path:
-    """A run on the images of `made_up_data` that is right for three of four."""
+    """A run on the images of `made_up_data` that classifies three of four correctly."""
     random = np.random.default_rng(seed)
     truth = labels.numpy()
     count = len(truth)
@@ -117,7 +117,7 @@ def made_up_run(path: Path, labels: torch.Tensor, seed: int = 0, scale: float = 
 
 
 def add_attacks(run: Path, test: Split, indices: list[int], limit: int | None = None) -> None:
-    """attacks.json with one neighbour of each image, at distance 0.5."""
+    """Write attacks.json with one neighbour of each image, at distance 0.5."""
     certificates = read(run)
     nearest = []
     for n in indices:
@@ -157,6 +157,6 @@ def read(run: Path, name: str = "certificates.json") -> dict[str, Any]:
 
 
 def certified_share(run: Path, radius: float, label: int | None = None) -> float:
-    """Counted anew from the certificates, of all images or of one class."""
+    """The certified share of all images or of one class, counted from the certificates."""
     images = [image for image in read(run)["images"] if label in (None, image["label"])]
     return sum(i["prediction"] == i["label"] and i["radius_float"] > radius for i in images) / len(images)

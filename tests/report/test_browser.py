@@ -38,7 +38,7 @@ class Made:
             ),
         ]
         right = [i for i in read(self.runs[0])["images"] if i["prediction"] == i["label"]]
-        most = max(right, key=lambda i: i["radius_float"])  # on two shelves: the most robust, and the attacked
+        most = max(right, key=lambda i: i["radius_float"])  # in both galleries: most robust, and attacked
         add_attacks(self.runs[0], test, [i["index"] for i in (*right[:4], most)])
         self.page = folder / "report.html"
         self.page.write_text(render(collect(self.runs), test, 36 / 255))
@@ -59,7 +59,7 @@ def browser() -> Iterator:
 
 @pytest.fixture
 def page(browser, made: Made) -> Iterator:
-    """A wide window with the page open. Whatever it does, it logs no error and asks for nothing."""
+    """A wide window with the page open. Every test also checks that it logs no error and makes no request."""
     yield from opened(browser, made, width=1200)
 
 
@@ -109,7 +109,7 @@ def test_the_slider_moves_every_number(page, made: Made) -> None:
         for label in (0, 9):
             share = f"{100 * certified_share(made.runs[1], steps / 255, label):.1f}%"
             assert page.locator(f'[data-class="1-{label}"]').inner_text() == share
-    page.locator("#said", has_text="Certified at 211/255: ").wait_for(state="attached")  # said once the slider rests
+    page.locator("#said", has_text="Certified at 211/255: ").wait_for(state="attached")  # when the slider stops
     page.get_by_role("button", name="72/255").click()
     assert shares(page) == expected(made, 72 / 255)
 
@@ -128,7 +128,7 @@ def test_the_curve_is_read_and_set_with_the_pointer(page, made: Made) -> None:
 
 def test_the_gallery_is_filtered_by_kind_class_and_run(page, made: Made) -> None:
     assert visible_cards(page).count() == 12
-    for width in (1280, 375):  # beside an attacked image stands its neighbour, and both are as large as the others
+    for width in (1280, 375):  # an attacked image and the neighbour beside it are as large as the other images
         page.set_viewport_size({"width": width, "height": 800})
         widths = [image.bounding_box()["width"] for image in visible_cards(page).locator("img").all()]
         assert len(widths) == 13 and max(widths) < 1.2 * min(widths)
@@ -152,7 +152,7 @@ def test_the_gallery_is_filtered_by_kind_class_and_run(page, made: Made) -> None
     assert page.evaluate("[...document.images].every((image) => image.alt && image.complete && image.naturalWidth)")
 
 
-def test_two_runs_are_compared_and_their_names_are_only_text(page) -> None:
+def test_two_runs_are_compared_and_their_names_are_escaped(page) -> None:
     headings = page.locator(".run-name").all_inner_texts()
     assert headings == [HOSTILE, "second"]
     assert page.locator("[data-chart=curve] path.line").count() == 2 + 2  # and in the legend
@@ -160,7 +160,7 @@ def test_two_runs_are_compared_and_their_names_are_only_text(page) -> None:
     assert page.locator("#classes tbody").first.locator("tr").count() == 2
 
 
-def test_dark_follows_the_system_and_the_button(page) -> None:
+def test_dark_mode_follows_the_system_and_the_button(page) -> None:
     def background() -> str:
         return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
@@ -177,7 +177,7 @@ def test_dark_follows_the_system_and_the_button(page) -> None:
     assert background() == dark
 
 
-def test_everything_is_reached_with_the_keyboard(page, made: Made) -> None:
+def test_everything_is_reachable_with_the_keyboard(page, made: Made) -> None:
     reached = []
     while "run" not in reached and "body" not in reached:
         page.keyboard.press("Tab")
@@ -209,7 +209,7 @@ def test_ten_thousand_certificates_fit_in_three_megabytes(made: Made) -> None:
     assert made.page.stat().st_size < 3_000_000
 
 
-def test_the_page_reads_without_a_script(browser, made: Made) -> None:
+def test_the_page_is_readable_without_javascript(browser, made: Made) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(made.page.as_uri())

@@ -1,4 +1,4 @@
-"""`lotnet report`: what the page says without a browser, and what it refuses."""
+"""`lotnet report`: the content of the page without a browser, and the input it refuses."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def row(page: str, name: str) -> list[str]:
     return next(cells for cells in Cells(page).rows if cells and cells[0] == name)
 
 
-def test_the_tables_hold_the_numbers_without_a_script(pictures: Split, tmp_path: Path, capsys) -> None:
+def test_the_tables_hold_the_numbers_without_javascript(pictures: Split, tmp_path: Path, capsys) -> None:
     run = made_up_run(tmp_path / "mine", pictures.labels, **PAPER)
     add_attacks(run, pictures, [1, 2])
     assert main(["report", str(run), "--json"]) == 0
@@ -80,7 +80,7 @@ def test_several_runs_stand_side_by_side(pictures: Split, tmp_path: Path) -> Non
     other = made_up_run(tmp_path / "b" / "run", pictures.labels[subset_indices(300, 120)], seed=1)
     assert main(["report", str(one), str(other), "--out", str(tmp_path / "both.html")]) == 0
     page = (tmp_path / "both.html").read_text()
-    for run in (one, other):  # of one name: told apart by their paths
+    for run in (one, other):  # the same name: the page shows their paths
         assert row(page, str(run))[2] == f"{certified_share(run, 36 / 255):.2%}"
     assert "different numbers of images" in page and ", LOT layers" in page
     assert row(page, "seed")[1:] == ["0", "1"] and '<tr class="changed"><th scope="row">seed</th>' in page
@@ -98,7 +98,7 @@ def test_the_gallery_shows_extremes_mistakes_and_neighbours(pictures: Split, tmp
     assert [card.radius for card in cards["least"]] == sorted(card.radius for card in cards["least"])
     assert all(card.predicted != card.true for card in cards["mistakes"])
     assert 12 < len(cards["most"]) <= 12 + 60
-    # The attack counted all 300 images: its number 5 is another one among the 200, or none.
+    # The attack numbered all 300 images: its number 5 is another image among the 200, or none.
     assert [card.index for card in cards["attacked"]] == [5] * (5 in places)
     add_attacks(path, pictures.select(slice(1, None)), [5], limit=300)  # not the image at that place
     assert gallery(collect([path])[0], pictures, 1)["attacked"] == []
@@ -113,7 +113,7 @@ def test_without_its_data_the_page_is_made_without_images(pictures: Split, tmp_p
     assert "No images here: cifar10" in page and "<img" not in page and str(tmp_path) not in page
 
 
-def test_the_page_asks_for_nothing_and_runs_one_script(pictures: Split, tmp_path: Path) -> None:
+def test_the_page_makes_no_requests_and_runs_one_script(pictures: Split, tmp_path: Path) -> None:
     run = made_up_run(tmp_path / "run", pictures.labels)
     name = "</script><script>alert(1)</script>"
     environment = read(run, "environment.json")
@@ -125,7 +125,7 @@ def test_the_page_asks_for_nothing_and_runs_one_script(pictures: Split, tmp_path
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
 
 
-def test_a_training_that_diverged_is_drawn_as_far_as_it_goes(pictures: Split, tmp_path: Path) -> None:
+def test_a_diverged_run_is_drawn_without_its_nonfinite_losses(pictures: Split, tmp_path: Path) -> None:
     run = made_up_run(tmp_path / "run", pictures.labels)
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     records[2]["loss"] = math.nan
@@ -155,7 +155,7 @@ def test_a_long_line_is_thinned_and_keeps_its_end(epochs: int) -> None:
     assert line.points[:1] == points[:1] and line.points[-1:] == points[-1:]
 
 
-def test_bad_input_is_one_sentence(pictures: Split, tmp_path: Path, capsys) -> None:
+def test_bad_input_gives_a_one_sentence_error(pictures: Split, tmp_path: Path, capsys) -> None:
     def sentence(*arguments: object) -> str:
         assert main(["report", *map(str, arguments)]) == 2
         said = capsys.readouterr().err.strip()

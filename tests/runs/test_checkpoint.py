@@ -23,7 +23,7 @@ from lotnet.training.optim import learning_rate, make_optimizer
 POSITION = Position(1, 2, 12, 345, Best(1, 0.5), "abc")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_values_are_read_back(tmp_path: Path) -> None:
     tensors = {
         "weights.a": torch.randn(3, 2).T,
         "optimizer.a.step": torch.tensor(3.0),
@@ -49,7 +49,7 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
             position, tensors = read(path, "abc")
         except InputError:
             continue
-        # What still reads is what was written: a blank of the header, say.
+        # A file that is still readable has the same content: the flip was in a blank of the header, for example.
         assert position == POSITION
         assert torch.equal(tensors["weights.a"], torch.arange(4.0))
 
@@ -69,7 +69,7 @@ def test_weights_that_are_not_finite_are_never_saved(name: str, value: float) ->
         snapshot({name: torch.tensor([1.0, value])})
 
 
-def test_a_snapshot_stays_as_it_was() -> None:
+def test_a_snapshot_does_not_change_with_training() -> None:
     weight = torch.zeros(3, 2, requires_grad=True)
     taken = snapshot({"weights.a": weight.T})["weights.a"]
     with torch.no_grad():
@@ -79,7 +79,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
     assert not taken.requires_grad
 
 
-def test_half_written_files_are_swept_away(tmp_path: Path) -> None:
+def test_half_written_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".00000012.safetensors.abc").write_bytes(b"half")
     write(tmp_path / "00000012.safetensors", POSITION, {"weights.a": torch.ones(1)})
     Checkpoints(tmp_path).remove_partial_files()
@@ -87,7 +87,7 @@ def test_half_written_files_are_swept_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "nadam"])
-def test_an_optimizer_goes_on_from_its_tensors(name: str) -> None:
+def test_an_optimizer_continues_from_its_tensors(name: str) -> None:
     def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()
         model(torch.ones(1, 3)).square().sum().backward()

@@ -1,4 +1,4 @@
-"""Parts of the data that a trained model is looked at with."""
+"""Parts of the data for the analysis of a trained model."""
 
 import pytest
 import torch
@@ -11,22 +11,22 @@ DIGITS = load("digits")
 
 
 def among(images: torch.Tensor, others: torch.Tensor) -> float:
-    """The share of `images` that are among the others."""
+    """The share of `images` that are also in `others`."""
     known = {image.numpy().tobytes() for image in others}
     return sum(image.numpy().tobytes() in known for image in images) / len(images)
 
 
-def test_a_part_of_the_training_images_has_its_share_of_those_held_out() -> None:
+def test_a_part_of_the_training_images_holds_few_held_out_ones() -> None:
     _, held_out = validation_split(DIGITS.train)
     for limit in (100, 300, 600):
         part = split_subset(DIGITS, "train", limit)
         assert len(part) == limit
         assert among(part.images, DIGITS.train.images) == 1
-        assert among(part.images, held_out.images) < 0.1  # 0.05 in the whole
+        assert among(part.images, held_out.images) < 0.1  # 0.05 in the full training set
 
 
 @pytest.mark.parametrize("limit", [0, -3])
-def test_a_part_has_images(limit: int) -> None:
+def test_a_part_cannot_be_empty(limit: int) -> None:
     with pytest.raises(InputError, match="give 1 or more"):
         split_subset(DIGITS, "test", limit)
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl: append, read, shorten; and which epoch is the best."""
+"""metrics.jsonl: append, read and truncate records, and choose the best epoch."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def made_up(epoch: int, at_36: float = 0.5, at_72: float = 0.3) -> EpochMetrics:
     return EpochMetrics(epoch, 1.5, 0.7, {"36/255": at_36, "72/255": at_72}, 2.0, step=10 * epoch, lr=0.1)
 
 
-def test_what_is_appended_is_read_and_can_be_taken_back(tmp_path: Path) -> None:
+def test_appended_records_are_read_and_can_be_removed(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "metrics.jsonl")
     assert file.read() == []
     file.truncate(0)  # nothing there yet
@@ -23,7 +23,7 @@ def test_what_is_appended_is_read_and_can_be_taken_back(tmp_path: Path) -> None:
     assert file.read() == [made_up(1)]
 
 
-def test_a_damaged_line_is_one_sentence(tmp_path: Path) -> None:
+def test_a_damaged_line_gives_a_one_sentence_error(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "metrics.jsonl")
     file.append(made_up(1))
     for line in ('{"epoch": 1}', '{"format": 1, "epoch": 1}', "[]", "{", '{"format": 1, "epoch": "1"}'):

@@ -41,7 +41,7 @@ def test_the_stored_model_is_the_one_its_best_checkpoint_gives(run: Path) -> Non
 
 
 def test_certifying_it_again_gives_the_same_radii(run: Path, capsys) -> None:
-    """To the last bits, which depend on the processor; test_stored_model.py has them all."""
+    """All but the last bits, which depend on the processor; test_stored_model.py compares every bit."""
     before = json.loads((run / "certificates.json").read_text())["images"]
     assert main(["certify", str(run), "--limit", "40"]) == 0
     after = json.loads((run / "certificates.json").read_text())["images"]
@@ -50,7 +50,7 @@ def test_certifying_it_again_gives_the_same_radii(run: Path, capsys) -> None:
         assert new["radius_float"] == pytest.approx(old["radius_float"], rel=1e-9, abs=1e-12)
 
 
-def test_its_training_goes_on_from_the_checkpoint(run: Path, capsys) -> None:
+def test_training_continues_from_the_stored_checkpoint(run: Path, capsys) -> None:
     (run / "checkpoints" / "00000040.safetensors").unlink()
     assert not Run.open(run).is_finished()
     assert main(["train", "--resume", str(run)]) == 0

@@ -1,4 +1,4 @@
-"""The theorems' quantities against counting by hand, and the main lemma for labels of several classes."""
+"""The theorems' quantities against counts by hand, and the main lemma for labels of several classes."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ from lotnet.selftraining.pseudolabels import label
 from lotnet.selftraining.theorems import Measured, Share, measure, statements
 
 
-def test_measured_is_what_counting_gives() -> None:
+def test_measured_quantities_equal_counts_by_hand() -> None:
     digits = load("digits")
     teacher, student, images = frozen(seed=0), frozen(seed=1), digits.train.images[:80]
     held_out, hidden = digits.train.select(slice(100, 160)), digits.train.labels[:30]
@@ -49,7 +49,7 @@ def made_up(worst: Share, disagreeing: int = 5, unproved: int = 2) -> Measured:
     return Measured(*shares, ball=0.1, wrong_pseudo_labels=None)
 
 
-def test_the_main_lemma_is_fed_what_was_counted() -> None:
+def test_the_main_lemma_uses_the_counted_quantities() -> None:
     measured = made_up(Share(1, 10))
     lemma, second, third = statements(measured)
     expected = loss_bound(Fraction(10), Fraction(5, 100), Fraction(2, 100), Fraction(1, 100))
@@ -67,7 +67,7 @@ def test_the_main_lemma_is_fed_what_was_counted() -> None:
         (made_up(Share(3, 10), 0, 0), "negative"),
     ],
 )
-def test_a_theorem_that_says_nothing_says_why_in_one_sentence(measured: Measured, words: str) -> None:
+def test_a_vacuous_theorem_gives_its_reason_in_one_sentence(measured: Measured, words: str) -> None:
     sentence = statements(measured)[0].sentence
     assert words in sentence
     assert sentence.endswith(".")
@@ -75,7 +75,8 @@ def test_a_theorem_that_says_nothing_says_why_in_one_sentence(measured: Measured
 
 
 def largest_expansion(classes: list[int], neighbours: list[set[int]], mistaken: set[int]) -> Fraction | None:
-    """Of equally likely points, within each class, up to the largest share of mistakes; at most its inverse."""
+    """Expansion of sets within each class, up to the largest share of mistakes, and at most the inverse of that share.
+    All points are equally likely."""
     members = {c: [x for x in range(len(classes)) if classes[x] == c] for c in set(classes)}
     a = max(Fraction(len(mistaken & set(mine)), len(mine)) for mine in members.values())
     if a == 0:

@@ -90,7 +90,7 @@ def test_a_finished_pipeline_repeats_nothing(root: Path) -> None:
     assert "epoch" not in printed
 
 
-def test_a_lost_result_is_made_from_the_stages_that_are_stored(root: Path, tmp_path: Path) -> None:
+def test_a_lost_result_is_rebuilt_from_the_stored_stages(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     shutil.copytree(root / "seed-0", path)
     expected = results.read(path / "selftraining.json")
@@ -104,7 +104,7 @@ def test_a_lost_result_is_made_from_the_stages_that_are_stored(root: Path, tmp_p
     assert (path / "student" / "certificates.json").stat().st_mtime_ns == certificates
 
 
-def test_a_student_is_not_kept_for_other_labels_than_it_learned_from(root: Path, tmp_path: Path) -> None:
+def test_a_student_is_not_reused_with_labels_it_was_not_trained_on(root: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     shutil.copytree(root / "seed-0", path)
     (path / "selftraining.json").unlink()
@@ -162,7 +162,7 @@ def test_results_survive_their_file(hidden: Share | None, tmp_path: Path) -> Non
 
 
 def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
-    """`lotnet selftrain` wrote it when results were untyped."""
+    """`lotnet selftrain` wrote the file when results had no types."""
     done = results.read(FORMAT_1)
     assert [result.seed for result in done.seeds] == [0, 7]
     assert done.seeds[0].images == ImageCounts(39, 10, 151, 200)

@@ -1,4 +1,4 @@
-"""Who may see which images, what a teacher's labels are kept with, and a plan that survives its file."""
+"""Which images teacher and student may see, the file of a teacher's labels, and the file of a plan."""
 
 import dataclasses
 import json
@@ -53,7 +53,7 @@ def test_every_training_image_is_in_one_part_and_no_test_image_in_any(digits: Da
         assert len(split.labels.unique()) == 10
 
 
-def test_the_student_sees_what_the_teacher_said_and_never_the_hidden_labels(digits: Dataset) -> None:
+def test_the_student_sees_the_teachers_labels_and_never_the_hidden_ones(digits: Dataset) -> None:
     parts = divide(digits, TENTH, seed=0)
     said = (parts.hidden + 1) % 10
     train = parts.for_student(said).train
@@ -100,12 +100,12 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
         ({"labeled": 0.5, "ball": -1.0}, "at least 0"),
     ],
 )
-def test_settings_that_cannot_be(settings: dict, sentence: str) -> None:
+def test_invalid_settings_are_refused(settings: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         SelfTrainingConfig(**settings)
 
 
-def test_a_class_without_two_labels_is_named_with_a_fraction_that_does(digits: Dataset) -> None:
+def test_a_class_with_too_few_labels_is_named_with_a_fraction_that_suffices(digits: Dataset) -> None:
     with pytest.raises(InputError, match="without the two labels it needs") as error:
         divide(digits, SelfTrainingConfig(labeled=0.005), 0)
     enough = float(str(error.value).split()[-1])
@@ -133,8 +133,8 @@ def test_a_plan_survives_its_file() -> None:
             Plan.from_yaml(plan.to_yaml().replace("seeds:\n- 4\n- 2", wrong), "plan")
 
 
-def test_a_plan_of_format_1_is_read_under_todays_names() -> None:
-    """As lotnet wrote it when there was one format."""
+def test_a_plan_of_format_1_is_read_with_current_names() -> None:
+    """lotnet wrote the file when there was one format."""
     text = (
         "format: 1\nseeds: [4, 2]\nlabelled: 0.1\nunlabelled: null\nheld_out: 0.2\nteacher_epochs: 70\n"
         "ball: 0.1411764705882353\ntraining:\n  trainer: {epochs: 7, share_polar: false}\n"
@@ -145,7 +145,7 @@ def test_a_plan_of_format_1_is_read_under_todays_names() -> None:
         Plan.from_yaml(text.partition("training")[0] + "training: 5", "plan")
 
 
-def test_pseudo_labels_are_what_the_float64_graph_says(digits: Dataset) -> None:
+def test_pseudo_labels_are_the_predictions_of_the_float64_model(digits: Dataset) -> None:
     model, images = frozen(), digits.test.images[:60]
     found = pseudolabels.label(model, images, 10, batch_size=7)
     shares = model.astype(torch.float64)(to_unit(images, torch.float64)).softmax(dim=1)
@@ -156,7 +156,7 @@ def test_pseudo_labels_are_what_the_float64_graph_says(digits: Dataset) -> None:
         pseudolabels.label(frozen(classes=4), images, 10)
 
 
-def test_pseudo_labels_are_kept_with_their_images_and_their_model(tmp_path: Path, digits: Dataset) -> None:
+def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, digits: Dataset) -> None:
     model, images = frozen(), digits.test.images[:20]
     assert pseudolabels.read(tmp_path, images, model) is None
     found = pseudolabels.label(model, images, 10)

@@ -1,4 +1,4 @@
-"""One uninterrupted run for all tests that compare with it."""
+"""One uninterrupted run, which other tests compare with."""
 
 from pathlib import Path
 

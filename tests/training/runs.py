@@ -23,14 +23,14 @@ TINY = [
 
 
 def start(*arguments: str, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """`lotnet ...` as a person would start it, on one thread."""
+    """Start `lotnet ...` as a person would, on one thread."""
     command = [sys.executable, *(launcher or ("-m", "lotnet")), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str], expected: int = 0) -> str:
-    """Its output, stdout and stderr together, after it ended as expected."""
+    """Wait until the process ends with the expected code; return stdout and stderr together."""
     out, err = process.communicate(timeout=300)
     assert process.returncode == expected, f"exit {process.returncode}\n{out}\n{err}"
     return out + err
@@ -41,7 +41,7 @@ def lotnet(*arguments: str, expected: int = 0) -> str:
 
 
 def final_state(run: Path) -> dict[str, Tensor]:
-    """All tensors of the last checkpoint but the clock, and the best weights."""
+    """All tensors of the last checkpoint except times, and the best weights."""
     checkpoints = Checkpoints(run / "checkpoints")
     _, last = read(checkpoints.steps()[-1])
     _, best = read(checkpoints.best)
@@ -50,13 +50,13 @@ def final_state(run: Path) -> dict[str, Tensor]:
 
 
 def curves(run: Path) -> list[dict]:
-    """metrics.jsonl without the clock."""
+    """metrics.jsonl without times."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Not a bit differs."""
+    """Both runs are equal bit for bit."""
     a, b = final_state(one), final_state(other)
     assert a.keys() == b.keys()
     assert [name for name in a if not torch.equal(a[name], b[name])] == []

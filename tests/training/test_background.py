@@ -9,7 +9,7 @@ from lotnet.training.background import Background
 from lotnet.training.signals import Interrupted
 
 
-def test_all_is_done_in_order_when_it_is_left() -> None:
+def test_all_work_is_done_in_order_on_exit() -> None:
     done: list[int] = []
     with Background() as background:
         for number in range(20):
@@ -17,7 +17,7 @@ def test_all_is_done_in_order_when_it_is_left() -> None:
     assert done == list(range(20))
 
 
-def test_training_goes_on_meanwhile() -> None:
+def test_training_continues_while_work_runs() -> None:
     go_on, released = threading.Event(), []
     with Background() as background:
         background(lambda: released.append(go_on.wait(10)))
@@ -26,7 +26,7 @@ def test_training_goes_on_meanwhile() -> None:
     assert released == [True], "a call has waited for what it handed in"
 
 
-def test_a_third_waits_for_the_first() -> None:
+def test_a_third_job_waits_for_the_first() -> None:
     go_on, handed_in = threading.Event(), threading.Event()
     with Background() as background:
 
@@ -48,7 +48,7 @@ def fail() -> None:
     raise OSError("the disk is full")
 
 
-def test_what_failed_is_raised_on_leaving_and_nothing_is_done_after_it() -> None:
+def test_a_failure_is_raised_on_exit_and_later_work_is_skipped() -> None:
     done: list[int] = []
     with pytest.raises(OSError, match="full"), Background() as background:
         background(fail)
@@ -56,7 +56,7 @@ def test_what_failed_is_raised_on_leaving_and_nothing_is_done_after_it() -> None
     assert done == []
 
 
-def test_what_failed_is_raised_by_a_later_call() -> None:
+def test_a_failure_is_raised_by_a_later_call() -> None:
     reached = 0
     with pytest.raises(OSError, match="full"), Background() as background:
         background(fail)
@@ -68,8 +68,8 @@ def test_what_failed_is_raised_by_a_later_call() -> None:
 
 
 @pytest.mark.parametrize("request_", [Interrupted(signal.SIGTERM), KeyboardInterrupt()])
-def test_a_failure_is_told_even_if_training_was_stopped(request_: BaseException) -> None:
-    """Else the command would say that its checkpoint was saved."""
+def test_a_failure_is_reported_even_if_training_was_stopped(request_: BaseException) -> None:
+    """Otherwise the command would say that its checkpoint was saved."""
     with pytest.raises(OSError, match="full"), Background() as background:
         background(fail)
         raise request_

@@ -17,7 +17,7 @@ RECORD = EpochMetrics(epoch=1, step=10, loss=1.25, lr=0.1, clean=0.75, certified
 
 
 def seen(tmp_path: Path, device: str, terminal: bool, first: bool = True) -> str:
-    """All that is written until the end of an epoch, or until the first step ends."""
+    """Everything printed until the end of an epoch, or until the first step ends."""
     fabric: Any = SimpleNamespace(is_global_zero=True, device=torch.device(device))
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
     with Display(console, tmp_path, 3, 10, 0, 0, fabric) as display:

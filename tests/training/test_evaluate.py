@@ -34,7 +34,7 @@ def test_normalised_head_is_a_minimum_over_all_classes() -> None:
         assert float(found[n]) == pytest.approx(float(min(bounds)), rel=1e-9)
 
 
-def test_equal_rows_differ_by_a_constant() -> None:
+def test_equal_rows_give_infinite_radii_unless_logits_tie() -> None:
     pairwise = torch.zeros(2, 2)
     logits = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     labels = torch.zeros(3, dtype=torch.int64)
@@ -72,7 +72,7 @@ def test_accuracies_by_hand() -> None:
     assert list(found.certified.values()) == pytest.approx([(certified > r).float().mean().item() for r in radii])
 
 
-def test_tf32_never_reaches_evaluation_and_settings_come_back() -> None:
+def test_tf32_never_reaches_evaluation_and_settings_are_restored() -> None:
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     with arithmetic(tf32=True):
         assert torch.backends.cudnn.allow_tf32

@@ -1,4 +1,4 @@
-"""A recorded step gives the gradients of the same step unrecorded, whatever the loss."""
+"""A step recorded as a CUDA graph gives the same gradients as an eager step, for every loss."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def test_every_loss_can_be_recorded(name: str, head: str) -> None:
     images, labels = torch.rand(16, 3, 8, 8, device="cuda"), torch.randint(0, 10, (16,), device="cuda")
     grouped, loss_of = GroupedOrthogonalization(model, images[:1]), LOSSES[name]()
     grouped.refresh()
-    lipschitz = pixel_lipschitz(model)  # a number, which no record may ask a GPU for
+    lipschitz = pixel_lipschitz(model)  # a Python number: a graph cannot wait for one from the GPU
 
     def gradients(images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
         grouped.prepare()
@@ -34,7 +34,7 @@ def test_every_loss_can_be_recorded(name: str, head: str) -> None:
         return loss.detach()
 
     recorded, parameters = RecordedGradients(gradients, model), list(model.parameters())
-    for progress in (0.1, 0.9):  # one record: what changes from step to step must not be part of it
+    for progress in (0.1, 0.9):  # one graph: it must not hold values that change between steps
         loss = recorded(images, labels, progress)
         written = [p.grad for p in parameters]
         model.zero_grad(set_to_none=True)

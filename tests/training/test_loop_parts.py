@@ -33,7 +33,7 @@ def test_training_restores_the_number_of_threads(tmp_path: Path, threads: str) -
         assert torch.get_num_threads() == 3
 
 
-def test_threads_come_back_after_an_error() -> None:
+def test_the_number_of_threads_is_restored_after_an_error() -> None:
     before = torch.get_num_threads()
     with pytest.raises(ZeroDivisionError), cpu_threads(before + 1):
         assert torch.get_num_threads() == before + 1
@@ -41,7 +41,7 @@ def test_threads_come_back_after_an_error() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_a_signal_is_reported_and_the_handlers_come_back() -> None:
+def test_a_signal_is_reported_and_the_handlers_are_restored() -> None:
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     state = TrainingState(torch.tensor(1.0))
     with StopRequest() as stop:
@@ -86,7 +86,7 @@ def test_the_weight_average_has_the_bits_of_lerp_and_copies_buffers() -> None:
     assert torch.equal(average.module[1].running_mean, model[1].running_mean)
 
 
-def test_random_states_come_back() -> None:
+def test_random_states_are_restored() -> None:
     states = random_states(ALONE.device)
     drawn = torch.rand(3)
     set_random_states(states, ALONE.device)

@@ -1,4 +1,4 @@
-"""Two processes give the weights of one, in float64 to 1e-9, with and without shared-out orthogonalisation."""
+"""Two processes give the weights of one, in float64 to 1e-9, whether or not they divide the orthogonalisation."""
 
 import contextlib
 import json
@@ -75,7 +75,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_both_processes_measure_the_best_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first has it written while training goes on: here it is over before that."""
+    """The first process writes it in the background. Here training ends before the write does."""
     run, script = tmp_path / "run", tmp_path / "slow_disk.py"
     script.write_text(SLOW_DISK)
     launcher = (*TORCHRUN[:-2], str(script))
@@ -89,7 +89,7 @@ def test_both_processes_measure_the_best_checkpoint(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("error", "barriers"), [(None, 1), (Interrupted(signal.SIGTERM), 1), (InputError("the disk is full"), 0)]
 )
-def test_processes_leave_together_unless_one_fails(error: Exception | None, barriers: int) -> None:
+def test_processes_wait_for_each_other_on_exit_unless_one_fails(error: Exception | None, barriers: int) -> None:
     met = []
     fabric: Any = SimpleNamespace(barrier=lambda: met.append(1))
     with contextlib.suppress(Interrupted, InputError), barrier_on_exit(fabric):
@@ -98,7 +98,7 @@ def test_processes_leave_together_unless_one_fails(error: Exception | None, barr
     assert len(met) == barriers
 
 
-def test_shares_are_balanced() -> None:
+def test_layers_are_divided_evenly() -> None:
     owners = assign_owners([5.0, 1.0, 4.0, 2.0], 2)
     assert sum(cost for cost, owner in zip([5, 1, 4, 2], owners, strict=True) if owner == 0) == 6
     assert assign_owners([], 3) == []

@@ -1,4 +1,4 @@
-"""What arithmetic is set to, and that it is put back, whichever of PyTorch's two interfaces a program uses."""
+"""The precision settings, and that they are restored, whichever of PyTorch's two interfaces a program uses."""
 
 import subprocess
 import sys
@@ -40,7 +40,7 @@ PARTS = (CUDA, CUDNN.conv, CUDNN.rnn, MKLDNN.matmul)
 
 
 def state() -> tuple[str, ...]:
-    """All that can be asked, with refusals."""
+    """Every setting that can be read, with "refused" where PyTorch raises."""
     said = [part.fp32_precision for part in PARTS]
     for ask in (torch.get_float32_matmul_precision, lambda: str(CUDNN.allow_tf32)):
         try:
@@ -51,8 +51,8 @@ def state() -> tuple[str, ...]:
 
 
 @pytest.fixture(autouse=True)
-def _put_back() -> Iterator[None]:
-    """As a fresh process has it, before and afterwards."""
+def _reset_precision() -> Iterator[None]:
+    """Reset the settings to those of a fresh process, before and after each test."""
     fresh = "highest", True, ["none", "tf32", "tf32", "none"]
     for turn in range(2):
         older(*fresh[:2])
@@ -62,13 +62,13 @@ def _put_back() -> Iterator[None]:
             yield
 
 
-def test_the_fixture_knows_a_fresh_process() -> None:
+def test_the_fixture_resets_to_the_state_of_a_fresh_process() -> None:
     code = "from test_precision import state; print(*state())"
     found = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert found.stdout.split() == list(state()), found.stderr
 
 
-def test_a_fresh_process_is_left_as_it_was() -> None:
+def test_the_settings_of_a_fresh_process_are_restored() -> None:
     before = state()
     with evaluating():
         assert state() != before
@@ -76,7 +76,7 @@ def test_a_fresh_process_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_evaluation_is_exact_and_leaves_no_trace(setting: str) -> None:
+def test_evaluation_is_exact_and_restores_the_settings(setting: str) -> None:
     SETTINGS[setting]()
     before = state()
     for _ in range(2):
@@ -90,7 +90,7 @@ def test_evaluation_is_exact_and_leaves_no_trace(setting: str) -> None:
         assert state() == before
 
 
-def test_a_failure_inside_leaves_no_trace_either() -> None:
+def test_an_error_restores_the_settings_too() -> None:
     newer("tf32", "tf32")
     before = state()
     with pytest.raises(ZeroDivisionError), arithmetic(tf32=False):

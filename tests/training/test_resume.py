@@ -1,4 +1,4 @@
-"""A run that is stopped, by whatever means, and resumed ends with the bits of one that was not."""
+"""A run that is stopped by any means and then resumed ends bit for bit as an uninterrupted one."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def wait_for(path: Path, process) -> None:
 
 
 def kill_and_resume(reference: Path, run: Path, moment: float) -> None:
-    """SIGKILL `moment` seconds after the run directory appeared; resume as often as asked for until it ends."""
+    """Send SIGKILL `moment` seconds after the run directory appeared, resume, and compare with an uninterrupted run."""
     process = start("train", *TINY, "--out", str(run))
     wait_for(run / "config.yaml", process)
     time.sleep(moment)
@@ -47,7 +47,7 @@ def test_killed_at_twenty_random_moments(reference: Path, tmp_path: Path, seed: 
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, signum: signal.Signals) -> None:
+def test_a_signal_saves_and_says_how_to_resume(reference: Path, tmp_path: Path, signum: signal.Signals) -> None:
     run = tmp_path / "run"
     process = start("train", *TINY, "--out", str(run))
     wait_for(run / "metrics.jsonl", process)
@@ -61,12 +61,12 @@ def test_a_signal_saves_and_says_how_to_go_on(reference: Path, tmp_path: Path, s
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layers are orthogonalised together on the CPU, too."""
+    """Orthogonalise layers jointly on the CPU, too."""
     monkeypatch.setattr(step, "group_layers", lambda model, example, fabric: GroupedOrthogonalization(model, example))
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-def test_schedules_go_on_with_their_lengths(tmp_path: Path) -> None:
+def test_schedule_lengths_are_restored_on_resume(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main(["train", *TINY, "--out", str(whole)]) == 0
     shutil.copytree(whole, cut)
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     assert_same(reference, run)
 
 
-def test_no_whole_checkpoint_is_an_error_not_a_new_start(
+def test_no_intact_checkpoint_is_an_error_instead_of_a_restart(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -117,7 +117,7 @@ def test_no_whole_checkpoint_is_an_error_not_a_new_start(
     assert "start the run again" in capsys.readouterr().err
 
 
-def test_settings_changed_behind_its_back_are_refused(
+def test_settings_edited_in_the_run_directory_are_refused(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -128,7 +128,7 @@ def test_settings_changed_behind_its_back_are_refused(
     assert "other settings" in capsys.readouterr().err
 
 
-def test_a_run_that_another_process_trains_is_left_alone(
+def test_a_run_that_another_process_trains_is_refused(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(reference, tmp_path / "run")
@@ -143,7 +143,7 @@ def test_a_run_that_another_process_trains_is_left_alone(
         finally:
             other.kill()
     assert_same(reference, run)
-    assert main(["train", "--resume", str(run)]) == 0  # the lock died with the process
+    assert main(["train", "--resume", str(run)]) == 0  # the lock ended with the process
 
 
 def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_resuming_a_finished_run_changes_nothing(reference: Path, tmp_path: Path
     (run / "environment.json").unlink()
     assert main(["train", "--resume", str(run)]) == 0
     again, known = (json.loads(text) for text in ((run / "environment.json").read_bytes(), before))
-    assert again["images"] == known["images"] and len(again["sessions"]) == 1  # what was lost is written again
+    assert again["images"] == known["images"] and len(again["sessions"]) == 1  # the lost file is written again
 
 
-def test_two_checkpoints_are_kept_and_nothing_half_written(reference: Path) -> None:
+def test_the_two_last_checkpoints_are_kept_and_no_partial_file(reference: Path) -> None:
     names = sorted(path.name for path in (reference / "checkpoints").iterdir())
     assert len(names) == 3
     assert names[-1] == "best.safetensors"

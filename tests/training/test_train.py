@@ -1,4 +1,4 @@
-"""`lotnet.train`: what the command does, as one call."""
+"""`lotnet.train`: the command as one function call."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return lotnet.train("digits/default", tmp_path_factory.mktemp("train") / "run", quiet=True, **TINY)
 
 
-def test_it_is_what_the_command_writes(run: Run, tmp_path: Path) -> None:
+def test_a_call_writes_what_the_command_writes(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "command"
     assert main(["train", *(f"--{name}={value}" for name, value in TINY.items()), "--out", str(path)]) == 0
     assert (path / "config.yaml").read_bytes() == (run.path / "config.yaml").read_bytes()
@@ -27,8 +27,8 @@ def test_it_is_what_the_command_writes(run: Run, tmp_path: Path) -> None:
     assert run.is_finished()
 
 
-def test_a_runs_own_config_repeats_it(run: Run, tmp_path: Path) -> None:
-    """Without another setting, as a file or as an object."""
+def test_the_config_of_a_run_repeats_it(run: Run, tmp_path: Path) -> None:
+    """The config is given as a file or as an object, without other settings."""
     assert_same(lotnet.train(run.path / "config.yaml", tmp_path / "file", quiet=True).path, run.path)
     assert_same(lotnet.train(run.config, tmp_path / "object", quiet=True).path, run.path)
 
@@ -44,7 +44,7 @@ def test_resuming_continues_or_starts(run: Run, tmp_path: Path) -> None:
     assert started.is_finished()
 
 
-def test_it_says_nothing_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_prints_nothing_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lotnet.train("digits/default", tmp_path / "run", **TINY)
     out, err = capsys.readouterr()
     assert out == ""
