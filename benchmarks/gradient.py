@@ -87,7 +87,7 @@ _pullback = polar.pullback
 def as_a_gpu_does(v: Tensor, w: Tensor, scale: Tensor, _: Tensor | None, g: Tensor, lower: float, __: bool) -> Tensor:
     """A GPU has `H^(-1)` from the forward pass, where it is needed; for kernels of full rank it is this one."""
     inverse = torch.linalg.inv((v / scale) @ w.mH) if v.shape[-2] < v.shape[-1] else None
-    return _pullback(v, w, scale, inverse, g, lower, by_products=True)
+    return _pullback(v, w, scale, inverse, g, lower, use_products=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The laws of a certificate, and what is refused."""
+"""The invariants of a certificate, and what is refused."""
 
 import json
 import math
@@ -133,7 +133,7 @@ def test_a_short_series_is_inside_its_bound() -> None:
 
 
 def test_equal_rows_never_meet() -> None:
-    """Their logits differ by the bias alone, so no perturbation closes the gap; what is claimed ends at `reach`."""
+    """Their logits differ by the bias alone, so no perturbation closes the gap; the radius is `max_radius`."""
     head = NormalizedLinear(108, 2)
     with torch.no_grad():
         head.weight[1] = head.weight[0]

@@ -1,4 +1,4 @@
-"""The laws of `FrozenModule` over every entry of the table, against sixty-digit arithmetic and the SVD."""
+"""The invariants of `FrozenModule` over every entry of the table, against sixty-digit arithmetic and the SVD."""
 
 from collections.abc import Callable
 

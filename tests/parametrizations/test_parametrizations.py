@@ -1,4 +1,4 @@
-"""The laws of `Parametrization`, over every entry of the table. A new entry is covered without a line here."""
+"""The invariants of `Parametrization`, over every entry of the table. A new entry is covered without a line here."""
 
 import itertools
 from dataclasses import dataclass
