@@ -88,7 +88,7 @@ _pullback = polar.pullback
 def as_a_gpu_does(v: Tensor, w: Tensor, scale: Tensor, _: Tensor | None, g: Tensor, lower: float, __: bool) -> Tensor:
     """A GPU keeps `H^(-1)` from the forward pass if it is needed. For kernels of full rank, that is this inverse."""
     inverse = torch.linalg.inv((v / scale) @ w.mH) if v.shape[-2] < v.shape[-1] else None
-    return _pullback(v, w, scale, inverse, g, lower, by_products=True)
+    return _pullback(v, w, scale, inverse, g, lower, use_products=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from lotnet.certification.rounding import bounds
 from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
-from lotnet.export import Deployed, export
+from lotnet.export import DeployedModel, export
 from lotnet.models.base import ImageSpec
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.resnet import LipResNet18
@@ -136,7 +136,7 @@ def test_the_exported_module_computes_the_frozen_model(images: Tensor) -> None:
     torch.manual_seed(0)
     for built in (LipResNet18(channels=2, start="random"), LipConvnet(channels=4, parametrization="soc")):
         model = freeze(built.build(IMAGES), (1, 8, 8), torch.float64)
-        logits, radii = Deployed(model, "float64")(images)
+        logits, radii = DeployedModel(model, "float64")(images)
         assert model.is_intact()
         assert torch.allclose(logits, model(images), rtol=0, atol=1e-13)
         assert torch.allclose(radii, certify(model, images).radii["real"], rtol=0, atol=1e-13)

@@ -1,4 +1,4 @@
-"""Certify the images of a split with a loaded model, and write what was proved."""
+"""Certify the images of a split with a loaded model, and write the certificates."""
 
 import time
 from dataclasses import asdict
@@ -32,9 +32,9 @@ def certify_split(
 ) -> Certification:
     """Certify every image of the split called `name`, and write certificates.json into the model's folder, or `out`.
 
-    For a run, the frozen model and its card are written to `model` beside it: a folder to give away.
+    For a run, the frozen model and its model card are written to the folder `model` beside it, ready to share.
     """
-    out = writable_folder(loaded.folder if out is None else out)  # first: proofs take long
+    out = writable_folder(loaded.folder if out is None else out)  # checked first, because proofs take long
     images, labels = tensors(split)
     model = loaded.model.to(device)
     with progress_bar(console) as progress:
@@ -62,14 +62,14 @@ def certify_split(
         images=[ImageCertificate(**asdict(certificate), index=n) for n, certificate in enumerate(done)],
     )
     if loaded.run is not None:
-        # The model first: certificates.json says which model it is about, and is believed only if that is there.
+        # The model is written first: certificates.json refers to it, and is used only if the model is there.
         save_pretrained(loaded.model, out / "model", record, loaded.folder.resolve().name)
     write_certification(out / FILE, record)
     return record
 
 
 def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: int) -> float:
-    """One pass of the deployed float32 model over the images, without reading or moving them."""
+    """Seconds for one pass of the deployed float32 model over the images, without reading or moving them."""
     device = next(iter(model.buffers())).device
     batches = [batch.to(device, model.precision) for batch in images.split(batch_size)]
     with evaluating():

@@ -2,13 +2,15 @@
 
 Invariants:
 
-* input `images` (any number of them), pixels in [0, 1]: the normalisation is inside; outputs `logits` and a radius;
-* float32: `plain_radius`, the literature's. It carries no claim: float32 rounding is not subtracted, and a runtime may
-  compute convolutions by algorithms whose rounding nobody has bounded;
-* float64: `radius`, claim A. From the margin it subtracts the a-priori error bound of the whole graph, which holds in
-  any order of summation, hence for any runtime that adds and multiplies in IEEE double precision;
-* either radius is 0 for an image with a pixel outside of [0, 1], or NaN: nothing is known there;
-* a file is kept only if, loaded again and run, it agrees with the model it was made from.
+* the input is `images`, a batch of any size with pixels in [0, 1]; the outputs are `logits` and a radius. The
+  normalisation is part of the file;
+* a float32 file has `plain_radius`, the standard certificate of the literature. It proves nothing: float32 rounding is
+  not subtracted, and a runtime may compute convolutions by algorithms without a known bound of their rounding;
+* a float64 file has `radius`, claim A of `lotnet.certification`. It subtracts the a-priori error bound of the whole
+  graph from the margin. That bound holds in any order of summation, hence for any runtime that adds and multiplies in
+  IEEE double precision;
+* either radius is 0 for an image with a NaN pixel, or a pixel outside of [0, 1], because the bounds do not cover it;
+* a file is written only if, loaded again and run, it agrees with the model it was made from.
 """
 
 import copy
@@ -39,10 +41,10 @@ Precision = Literal["float32", "float64"]
 Program = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 TOLERANCE = 1e-4
-"""Largest difference of a logit or radius from PyTorch's in float32; `Deployed.tolerance` is stricter in double."""
+"""Largest allowed difference of logits and radii from PyTorch in float32; `DeployedModel.tolerance` has float64's."""
 
 LARGEST = 2**31 - 2**24
-"""Bytes: protobuf, in which ONNX files are written, ends at two gigabytes."""
+"""Largest size of a model in bytes: ONNX files are protobuf, which is limited to 2 GiB."""
 
 SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2"}
 
@@ -53,15 +55,15 @@ _RANDOM_IMAGES = 50
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written, and how far it was from PyTorch when it was checked."""
+class ExportedModel:
+    """An exported file, and the result of checking it against PyTorch."""
 
     path: Path
     metadata: dict[str, str]
     checked: int
-    """Images, random ones included."""
+    """Number of images in the check, including random ones."""
     difference: float
-    """Largest, over logits and radii."""
+    """Largest difference from PyTorch, over logits and radii."""
 
 
 def export(
@@ -70,8 +72,11 @@ def export(
     to: Format = "onnx",
     precision: Precision = "float32",
     images: Tensor | None = None,
-) -> Exported:
-    """Write `path`. It is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1]."""
+) -> ExportedModel:
+    """Export a frozen model to the file `path`.
+
+    The file is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1].
+    """
     if not isinstance(model, FrozenModel):
         name = type(model).__name__
         raise InputError(f"a {name} cannot be exported: freeze it first with lotnet.freeze(model, image_size)")
@@ -86,7 +91,7 @@ def export(
         )
     if to == "onnx":
         _onnx_runtime()  # before the work, not after it
-    deployed = Deployed(model, precision)
+    deployed = DeployedModel(model, precision)
     metadata = _metadata(model, deployed, precision)
     examples = torch.rand(_RANDOM_IMAGES, *model.input_shape, generator=torch.Generator().manual_seed(0))
     if images is not None:
@@ -111,11 +116,11 @@ def export(
             f"{deployed.tolerance:.0e}: please report this model's configuration"
         )
     atomic_write(Path(path), content)
-    return Exported(Path(path), metadata, len(examples), difference)
+    return ExportedModel(Path(path), metadata, len(examples), difference)
 
 
-class Deployed(nn.Module):
-    """Images to logits and radius, as the module's laws say."""
+class DeployedModel(nn.Module):
+    """The exported graph: from images to logits and a radius, with the invariants of this module."""
 
     pairs: Tensor
     logit_error: Tensor
@@ -127,26 +132,28 @@ class Deployed(nn.Module):
         if not self.limits.lipschitz < float("inf"):
             raise InputError("no Lipschitz bound of this model can be proved: train and freeze it again")
         self.precision = PRECISIONS[precision]
-        self.claimed = precision == "float64"
-        self.output = "radius" if self.claimed else "plain_radius"
-        self.network = _portable(double if self.claimed else model.astype(self.precision).to("cpu"))
+        self.proved = precision == "float64"
+        self.output = "radius" if self.proved else "plain_radius"
+        self.network = _portable(double if self.proved else model.astype(self.precision).to("cpu"))
         self.std = smallest_std(double)
         self.register_buffer("pairs", self.limits.pairs.to(self.precision))
         self.register_buffer("logit_error", self.limits.logit_error.to(self.precision))
 
     @property
     def tolerance(self) -> float:
-        """In double a tenth of the error that a radius is reduced by: true rounding is far smaller, but a graph that
-        has lost the subtraction, or computes some step in float32, is found out."""
-        return self.limits.feature_error / self.limits.lipschitz / 10 if self.claimed else TOLERANCE
+        """In float64, a tenth of the error bound that is subtracted from a radius.
+
+        True rounding is far smaller. A graph that lost the subtraction, or computes some step in float32, exceeds it.
+        """
+        return self.limits.feature_error / self.limits.lipschitz / 10 if self.proved else TOLERANCE
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.network(images)
         known = self.limits
-        limits = Bounds(known.lipschitz, self.pairs, known.feature_error, self.logit_error, known.reach)
+        limits = Bounds(known.lipschitz, self.pairs, known.feature_error, self.logit_error, known.max_radius)
         with _TensorScalars(self.precision):
             _, _, plain, real, _ = certified_radii(logits, limits, self.std)
-        radius = real if self.claimed else plain
+        radius = real if self.proved else plain
         pixels = images.flatten(1)
         # The error bounds hold for pixels in [0, 1]; with NaN both comparisons are false.
         known_there = ((pixels >= 0) & (pixels <= 1)).all(dim=1)
@@ -154,7 +161,7 @@ class Deployed(nn.Module):
 
 
 class _TensorScalars(TorchFunctionMode):
-    """Python's numbers become tensors: the ONNX exporter would round them to float32, and with that 1 - 16u to 1."""
+    """Turn Python floats into tensors: the ONNX exporter would round them to float32, and so 1 - 16u to 1."""
 
     _ARITHMETIC: ClassVar = {"add", "sub", "mul", "div", "rsub", "clamp"}
 
@@ -169,7 +176,7 @@ class _TensorScalars(TorchFunctionMode):
 
 
 class _WindowSums(nn.Module):
-    """As FrozenAveragePool, in sums that ONNX Runtime also has in double (it has no such AveragePool).
+    """`FrozenAveragePool` written as sums: ONNX Runtime has no AveragePool in float64.
 
     k^2 - 1 additions and a division: fewer roundings than the k^2 + 2 that the frozen module's bound allows for.
     """
@@ -186,7 +193,7 @@ class _WindowSums(nn.Module):
 
 
 def _portable(model: FrozenModel) -> nn.Module:
-    """A copy that every runtime can compute, the same function in real arithmetic, with what it keeps made."""
+    """A copy that every runtime can compute: the same function in real arithmetic, with its caches filled."""
     model = copy.deepcopy(model)
     for name, module in list(model.named_modules()):
         if isinstance(module, FrozenAveragePool):
@@ -195,11 +202,11 @@ def _portable(model: FrozenModel) -> nn.Module:
         model(torch.zeros(2, *model.input_shape, dtype=model.precision))
     for module in model.modules():
         if isinstance(module, FrozenSpectrum):
-            del module.real, module.imaginary  # the blocks it has just made hold these numbers: no need of both
+            del module.real, module.imaginary  # the cached blocks hold the same numbers
     return model
 
 
-def _metadata(model: FrozenModel, deployed: Deployed, precision: Precision) -> dict[str, str]:
+def _metadata(model: FrozenModel, deployed: DeployedModel, precision: Precision) -> dict[str, str]:
     claim = {
         "float32": "none: plain_radius trusts every layer to be exactly 1-Lipschitz and float32 to be exact; "
         "`lotnet certify` proves radii, and an export with --precision float64 carries claim A",
@@ -222,10 +229,10 @@ def _metadata(model: FrozenModel, deployed: Deployed, precision: Precision) -> d
     }
 
 
-def _largest_difference(deployed: Deployed, run: Program, images: Tensor) -> float:
+def _largest_difference(deployed: DeployedModel, run: Program, images: Tensor) -> float:
     with torch.no_grad():
         wanted = deployed(images)
-    # All at once and the first alone: the number of images is free.
+    # Run all images at once, then the first alone: the batch size must be free.
     runs = ((wanted, run(images)), (tuple(t[:1] for t in wanted), run(images[:1])))
     return max(float((a - b).abs().max()) for expected, found in runs for a, b in zip(expected, found, strict=True))
 
@@ -242,16 +249,17 @@ def _as_onnx(program: torch.export.ExportedProgram, metadata: dict[str, str], ra
     size = sum(t.nbytes for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, Tensor))
     if size > LARGEST:
         raise InputError(f"the model's {size / 2**30:.1f} GiB exceed the 2 GiB of an ONNX file: use --to torch")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of torchvision, which nothing here needs
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is missing, which is not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made: Any = torch.onnx.export(
             program,
             input_names=["images"],
             output_names=["logits", radius],
-            dynamic_shapes=({0: "batch"},),  # the program has the size already; this is its name in the file
+            dynamic_shapes=({0: "batch"},),  # the program's batch size is dynamic already; this names it in the file
             opset_version=_OPSET,
-            # The optimiser takes x * (1 - 16u) for x and x - 1e-11 for x. In float32 that is so; a claim rests on it.
+            # The optimiser simplifies x * (1 - 16u) and x - 1e-11 to x. That is correct in float32, but would void
+            # claim A in float64.
             optimize=radius == "plain_radius",
             dynamo=True,
             verbose=False,
@@ -273,7 +281,7 @@ _WRITERS: dict[Format, Callable[..., tuple[bytes, Program]]] = {"onnx": _as_onnx
 
 
 def _onnx_runtime() -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read when it is imported
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reads this on import
     try:
         import onnx  # noqa: F401
         import onnxruntime

@@ -1,7 +1,7 @@
-"""Load a frozen model by what a person calls it: a shipped name, a run directory or a model folder.
+"""Load a frozen model from the name of a shipped model, a run directory or a model folder.
 
-Loading never writes. A run that `lotnet certify` has stored a model of is read from RUN/model; one without is frozen
-in memory, and `LoadedModel.note` says so.
+Loading never writes. For a run, the model that `lotnet certify` stored in RUN/model is read. Without one, the best
+checkpoint is frozen in memory, and `LoadedModel.note` says so.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ MODEL = "A run directory, a model folder, or the name of a model that comes with
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A frozen model, with its data set and its run where it has one."""
+    """A frozen model with its data set, and its run if it comes from one."""
 
     model: FrozenModel
     folder: Path
-    """The run directory or model folder; for a shipped model runs/NAME, which need not exist."""
+    """The run directory or model folder. For a shipped model it is runs/NAME, which may not exist."""
     classes: tuple[str, ...]
     data: str
     """The data set it was trained on."""
@@ -38,7 +38,7 @@ class LoadedModel:
     checkpoint: str | None = None
     """`Run.best_digest` of the checkpoint that the model was frozen from."""
     note: str | None = None
-    """What a person should know about where the model comes from."""
+    """A message for the user about where the model comes from."""
 
     def split(self, name: str, limit: int | None) -> Split:
         """The test or training images of the model's data set, or `limit` of them."""
@@ -70,7 +70,7 @@ def load(source: str | Path) -> FrozenModel:
 
 
 def load_model(source: str | Path) -> LoadedModel:
-    """`load`, with what else is known about the model."""
+    """Load a frozen model like `load`, together with its folder, classes, data set and run."""
     path = Path(source)
     if (path / "config.yaml").is_file():
         return _from_run(Run.open(path))
@@ -101,7 +101,7 @@ def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images in [0, 1] as the float64 graph reads them, and labels."""
+    """The images of a split as float64 in [0, 1], and its labels."""
     return to_unit(split.images, torch.float64), split.labels
 
 

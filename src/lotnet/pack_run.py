@@ -16,13 +16,16 @@ from lotnet.runs.directory import Run
 from lotnet.training.evaluate import RADII
 
 _STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
-"""Fields of a summary that packed.json has."""
+"""Fields of a summary that packed.json holds."""
 
 
 def pack_run(
     run: Run, split: Split, device: torch.device, console: Console, batch_size: int = 250
 ) -> tuple[Packed, Summary]:
-    """Return the packed network, with its certified accuracy on the split, and the whole summary. Writes nothing."""
+    """Pack the best network of a run, and certify it on the split; nothing is written.
+
+    Return the packed network, which includes its certified accuracy, and the whole summary.
+    """
     packed = _packed(run)
     summary = _certified(packed.unpack().to(device), split, packed.classes, batch_size, console)
     result = {key: value for key, value in asdict(summary).items() if key in _STORED}

@@ -1,14 +1,14 @@
-"""Predictions for people: a label, how sure the network is, and how far the label is proved to hold.
+"""Predictions with their certificate: a label, its probability, and the radius within which the label is proved.
 
     [prediction] = lotnet.predict(lotnet.load("lipconvnet5-cifar10"), ["cat.png"])
     print(prediction.label, prediction.radius)
 
 Invariants:
 
-* label and radius are claim B's, of the float64 graph (see `lotnet.certification`): no representable input closer
-  than the radius gets another label from it;
-* the radius is about the picture as the model reads it: one that was resized first is named so in `changes`;
-* probabilities are the softmax of the same graph's logits: they are not calibrated, and nothing is proved of them.
+* label and radius are claim B of `lotnet.certification`: the float64 graph gives the same label to every representable
+  input closer than the radius;
+* the radius is about the image as the model reads it. If the file was resized or converted first, `changes` says so;
+* probabilities are the softmax of the same graph's logits. They are not calibrated, and nothing is proved about them.
 """
 
 import math
@@ -31,13 +31,13 @@ from lotnet.frozen.model import FrozenModel
 
 __all__ = ["Picture", "Prediction", "find_files", "predict", "read_picture", "read_pictures"]
 
-_TURNED = range(2, 9)  # EXIF orientations that are not upright
+_ROTATED = range(2, 9)  # EXIF orientations other than upright: rotated, mirrored or both
 _ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One image's.
+    """The prediction for one image.
 
     >>> prediction = Prediction("cat", 1, {"dog": 0.0, "cat": 1.0}, radius=0.25)
     >>> f"{prediction.label}, {prediction.confidence:.2f}, {prediction.radius_255:.1f}/255"
@@ -46,11 +46,11 @@ class Prediction:
 
     label: str
     index: int
-    """Of the label among the classes."""
+    """Index of the label among the classes."""
     logits: dict[str, float]
-    """By class name, in the order of the classes."""
+    """Logit of each class by name, in the order of the classes."""
     radius: float
-    """Claim B, l2, pixels in [0, 1]; 0 where nothing is proved."""
+    """Certified l2 radius (claim B), for pixels in [0, 1]; 0 if nothing is proved."""
 
     @property
     def probabilities(self) -> dict[str, float]:
@@ -60,17 +60,17 @@ class Prediction:
 
     @property
     def confidence(self) -> float:
-        """The label's probability."""
+        """Probability of the label."""
         return self.probabilities[self.label]
 
     @property
     def radius_255(self) -> float:
-        """The radius in 8-bit steps, the product rounded down."""
+        """The radius in units of 1/255, rounded down."""
         return math.nextafter(self.radius * 255, 0.0)
 
     @property
     def meaning(self) -> str:
-        """The radius as a sentence, rounded down."""
+        """A sentence that explains the radius, which is rounded down."""
         if not self.radius:
             return "Nothing is proved for this image: another label is as near as the rounding of the computation."
         return (
@@ -99,16 +99,16 @@ class Picture:
     name: str
     pixels: Tensor  # c h w, uint8
     changes: tuple[str, ...]
-    """What was done to the file's pixels to make the model's input; none: it is exactly what the file holds."""
+    """Changes to the file's pixels that made the model's input; empty if the input is exactly the file's pixels."""
 
 
 def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int = 250) -> list[Prediction]:
-    """Predict the label of each image, with the radius in which it is proved.
+    """Predict the label of each image, with the radius within which it is proved.
 
-    `images` is one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read as the model's
-    training images were.
+    `images` is one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read like the model's
+    training images.
 
-    Called often, pass `model.astype(torch.float64)`: it keeps what was proved of its layers.
+    To call this often, pass `model.astype(torch.float64)`, which caches the proved bounds of its layers.
 
     >>> import lotnet, torch
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -146,17 +146,20 @@ def _pixels(model: FrozenModel, files: Sequence[str | Path]) -> Tensor:
 
 
 def class_names(model: FrozenModel, count: int) -> tuple[str, ...]:
-    """Those the model was trained with; numbers if it was frozen without any."""
+    """Names of the classes; their numbers if the model has no names for `count` classes."""
     names = tuple(str(name) for name in model.settings.get("classes", ()))
     return names if len(names) == count else tuple(str(n) for n in range(count))
 
 
 def find_files(names: Iterable[str | Path], listed: TextIO | None = None) -> list[Path]:
-    """The files that are meant: themselves, all below a folder, for `-` those that `listed` (stdin) has, one a line."""
+    """Find the image files that `names` stand for.
+
+    A file stands for itself, a folder for all images below it, and `-` for the names in `listed` (stdin), one per line.
+    """
     found: list[Path] = []
     for name in names:
         if str(name) == "-":
-            # A list that names `-` again has no second list to read.
+            # A `-` within the list is ignored: there is no second list to read.
             found += find_files(line.rstrip("\n") for line in listed or sys.stdin if line.strip() not in ("", "-"))
         elif Path(name).is_dir():
             files = image_files(Path(name))
@@ -173,23 +176,23 @@ def find_files(names: Iterable[str | Path], listed: TextIO | None = None) -> lis
 
 
 def read_pictures(files: Sequence[str | Path], input_shape: Sequence[int]) -> list[Picture]:
-    """Image files as a model of this input shape (c, h, w) reads them, decoded as its training images were."""
+    """Read image files for a model of this input shape (c, h, w), decoded like its training images."""
     return [read_picture(Path(file), input_shape, str(file)) for file in files]
 
 
 def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) -> Picture:
-    """One of them, or an image in memory; `name` is what an error calls it."""
+    """Read an image file, or an image in memory; errors refer to it by `name`."""
     channels, height, width = input_shape
     if height != width or channels not in (1, 3):
         shape = " x ".join(str(n) for n in input_shape)
         raise InputError(f"image files become grey or RGB squares, and this model reads {shape}: pass it tensors")
     side = height
-    rgb = decode(file, side, name)  # first: it refuses what is damaged or too large
+    rgb = decode(file, side, name)  # first, because it refuses damaged and too large files
     with Image.open(file) as image:
-        size, mode, turned = image.size, image.mode, image.getexif().get(_ORIENTATION) in _TURNED
+        size, mode, rotated = image.size, image.mode, image.getexif().get(_ORIENTATION) in _ROTATED
     changes = []
-    if turned:
-        changes.append("turned as its EXIF says")
+    if rotated:
+        changes.append("rotated or mirrored as its EXIF orientation says")
     if size != (side, side):
         middle = "" if size[0] == size[1] else "the middle square of "
         changes.append(f"{middle}{size[0]} x {size[1]} pixels resized to {side} x {side}")

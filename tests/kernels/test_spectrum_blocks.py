@@ -6,7 +6,7 @@ import torch
 
 from lotnet.kernels.spectrum_blocks import spectrum_blocks
 from lotnet.linalg.complex_layout import real_blocks
-from lotnet.linalg.fourier import Grid, distinct, distinct_parts, expand, joined_parts
+from lotnet.linalg.fourier import Grid, distinct_parts, expand, joined_parts, spectrum_index
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -20,7 +20,7 @@ def test_spectrum_blocks_equal_expand_then_real_blocks(grid: Grid, joined: bool)
     expected = real_blocks(expand(reals[:, 0], torch.complex(pairs[:, 0], pairs[:, 1]), grid))
     if joined:
         reals, pairs = kernel.new_empty(0), joined_parts(kernel, grid)
-    actual = spectrum_blocks(reals, pairs, distinct(grid, kernel.device))
+    actual = spectrum_blocks(reals, pairs, spectrum_index(grid, kernel.device))
     assert (actual - expected).abs().max() < 1e-6
     g = torch.randn_like(expected)
     (ours,), (theirs,) = (torch.autograd.grad(blocks, kernel, g, retain_graph=True) for blocks in (actual, expected))

@@ -27,4 +27,4 @@ def test_as_many_real_numbers_as_pixels(grid: Grid) -> None:
     """Nothing is computed twice: one real number for a real frequency, two for a conjugate pair."""
     reals, pairs = distinct_transfers(torch.zeros(1, 1, 3, 3), grid)
     assert len(reals) + 2 * len(pairs) == grid.rows * grid.columns
-    assert len(reals) == grid.own_conjugates
+    assert len(reals) == grid.self_conjugates

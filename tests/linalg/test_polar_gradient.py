@@ -63,11 +63,11 @@ def test_both_sylvester_solvers_agree(dtype: torch.dtype) -> None:
     h = (h + h.mH) / 2
     k = torch.randn(h.shape, dtype=dtype)
     k = k - k.mH
-    exact, inverse = sylvester.by_eigenvectors(h, k, lower)
+    exact, inverse = sylvester.solve_by_eigh(h, k, lower)
     assert (h @ exact + exact @ h - k).abs().max() <= 1e-10
     assert (inverse @ h - torch.eye(24)).abs().max() <= 1e-10
     for tolerance in (1e-2, 1e-6):
-        iterative = sylvester.by_products(h, k, lower, tolerance)
+        iterative = sylvester.solve_by_products(h, k, lower, tolerance)
         assert (iterative - exact).norm() <= tolerance * exact.norm()
     assert (iterative + iterative.mH).abs().max() <= 1e-12 * iterative.abs().max()
 
@@ -85,8 +85,8 @@ def test_both_sylvester_solvers_at_the_condition_of_training(values: tuple[float
     k = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(2), dtype=dtype)
     k = k - k.mH
     size = k.flatten(1).norm(dim=1) / lower
-    exact, _ = sylvester.by_eigenvectors(h, k, lower)
-    products = sylvester.by_products(h, k, lower, 1e-2)
+    exact, _ = sylvester.solve_by_eigh(h, k, lower)
+    products = sylvester.solve_by_products(h, k, lower, 1e-2)
     assert (exact.flatten(1).norm(dim=1) <= 0.51 * size).all()
     assert (products.flatten(1).norm(dim=1) <= 2 * size).all()
     if values[-1] >= lower:
@@ -98,7 +98,7 @@ def test_iterative_sylvester_is_bounded_where_the_matrix_is_singular() -> None:
     lower = 1e-2
     h = torch.diag(torch.tensor([0.0, 1e-9, 1e-3, 0.5, 1.0], dtype=torch.float64))
     k = torch.randn(5, 5, dtype=torch.float64)
-    s = sylvester.by_products(h, k - k.mH, lower, tolerance=1e-3)
+    s = sylvester.solve_by_products(h, k - k.mH, lower, tolerance=1e-3)
     assert s.norm() <= 2 * (k - k.mH).norm() / lower
 
 
@@ -111,8 +111,8 @@ def test_pullback_by_products_equals_the_one_by_eigenvectors(dtype: torch.dtype,
     x, scale, gram, square = normalize(v)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-12), wants_inverse=True)
     g = torch.randn_like(v)
-    exact = pullback(v, w, scale, None, g, lower, by_products=False)
-    products = pullback(v, w, scale, inverse, g, lower, by_products=True)
+    exact = pullback(v, w, scale, None, g, lower, use_products=False)
+    products = pullback(v, w, scale, inverse, g, lower, use_products=True)
     assert (products - exact).norm() <= 2e-2 * exact.norm()
 
 
@@ -130,8 +130,8 @@ def test_pullback_by_products_damps_the_gradient_beyond_its_condition(
     g = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
     vectors, singular, _ = torch.linalg.svd(x)
     exact, products = (  # in the basis of singular vectors, where dV W* is S plus a term that both have in common
-        vectors.mH @ pullback(v, w, scale, inverse, g, lower, by_products) @ w.mH @ vectors
-        for by_products in (False, True)
+        vectors.mH @ pullback(v, w, scale, inverse, g, lower, use_products) @ w.mH @ vectors
+        for use_products in (False, True)
     )
     mean = (singular[:, :, None] + singular[:, None, :]) / 2
     solved = mean >= sigma_min(12, GRADIENT_CONDITION)

@@ -79,10 +79,10 @@ def test_gradient_beyond_its_condition_equals_the_one_by_products(dtype: torch.d
     wide = v.to(torch.complex128 if dtype.is_complex else torch.float64)
     x, scale, gram, square = normalize(wide)
     w, inverse = iterate(x, gram, square, schedule(lower, 1e-4), wants_inverse=m < n)
-    expected = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, by_products=True)
+    expected = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, use_products=True)
     assert p.grad is not None
     assert (matrices(p.grad) - expected).norm() < 1e-2 * expected.norm()
-    with_all = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, by_products=False)
+    with_all = pullback(wide, w, scale, inverse, g.to(wide.dtype), lower, use_products=False)
     assert (with_all - expected).norm() > 5e-2 * expected.norm(), "the cut is to be seen"
 
 

@@ -31,7 +31,7 @@ def test_tensor_cores_compute_the_same_to_their_precision(apart: int, monkeypatc
     """Real matrices in their own batch, or mixed with complex ones; without a GPU under Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed here")
     torch.manual_seed(0)
-    monkeypatch.setattr(module, "_APART", apart)
+    monkeypatch.setattr(module, "_MIN_CHANNELS_TO_SPLIT", apart)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     shapes = [(6, 4, 3, 2), (4, 6, 3, 2), (4, 6, 3, 2), (5, 7, 1, 2)]
     geometries = [Geometry(o, i, k, side, side) for o, i, k, side in shapes]

@@ -1,4 +1,4 @@
-"""Radii that are proved: for the real function, and for the floating-point program."""
+"""Certified radii, proved for the real function (claim A) and for the floating-point program (claim B)."""
 
 from lotnet.certification.audit import AuditRow, audit
 from lotnet.certification.certificate import Certificate, Certificates, certify

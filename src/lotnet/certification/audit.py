@@ -1,4 +1,4 @@
-"""Layer by layer: what is proved of a frozen model, and how long the proof took."""
+"""Audit of a frozen model: the proved bound of each layer, and how long each proof took."""
 
 import time
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ from lotnet.frozen.model import FrozenModel
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One frozen layer."""
+    """The audit of one frozen layer."""
 
     name: str
     kind: str
     lipschitz_bound: float
     """Proved for the stored tensors."""
     orthogonality_error: float | None
-    """Root mean square of the entries of `W W* - I` times the size's root; None where the layer is not a matrix."""
+    """Largest `||W W* - I||_F / sqrt m` of the layer's m-row matrices; None if the layer does not report it."""
     seconds: float
 
 
 def audit(model: FrozenModel) -> Iterator[AuditRow]:
-    """Prove the bound of each layer in turn; the model's own bound then costs nothing more."""
+    """Prove the bound of each layer in turn. The layers cache their bounds, so the model's bound is then free."""
     if not isinstance(model, FrozenModel):
         raise InputError(
             f"a {type(model).__name__} cannot be certified: freeze it first with lotnet.freeze(model, image_size)"

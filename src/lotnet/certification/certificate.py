@@ -1,9 +1,11 @@
 """Certificates: for each image a prediction and a radius inside which it cannot change.
 
-Claim A (`radius_real`): the real-arithmetic function of the stored tensors keeps its prediction for every input
-closer than the radius. Claim B (`radius_float`): so does the float64 program `model.astype(torch.float64)`, for every
-representable input, in any order of summation. `radius_plain` is the literature's margin / (|w_c - w_j| L) with
-L = 1 / min std: it trusts every layer to be exactly 1-Lipschitz and every operation to be exact.
+* Claim A (`radius_real`): the real-arithmetic function of the stored tensors keeps its prediction for every input
+  closer than the radius.
+* Claim B (`radius_float`): the float64 program `model.astype(torch.float64)` keeps its prediction for every
+  representable input closer than the radius, in any order of summation.
+* The standard certificate (`radius_plain`) is margin / (||w_c - w_j|| L) with L = 1 / min std, as in the literature. It
+  assumes that every layer is exactly 1-Lipschitz and that every operation is exact.
 """
 
 import warnings
@@ -28,7 +30,7 @@ _U = unit_roundoff(torch.float64)
 
 @dataclass(frozen=True)
 class Certificate:
-    """One image's.
+    """The certificate of one image: its prediction, margin and radii.
 
     >>> certificate = Certificate(3, 3, margin=0.5, radius_plain=0.2, radius_real=0.199, radius_float=0.198)
     >>> certificate.prediction == certificate.label and certificate.radius_float > 36 / 255
@@ -45,7 +47,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certificates:
-    """Those of a whole set, one tensor for each field, and what they rest on.
+    """The certificates of a set of images, one tensor for each field, and the Lipschitz bound behind them.
 
     >>> import lotnet
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -64,10 +66,10 @@ class Certificates:
     margins: Tensor
     radii: dict[Claim, Tensor]
     lipschitz_bound: float
-    """Proved, of the logits' features in pixels."""
+    """Proved Lipschitz bound of the features before the last layer, in pixels of [0, 1]."""
     precision: str
     finite: Tensor
-    """Whether an image has neither NaN nor infinite pixels. One that has is never right, and its radius is 0."""
+    """Whether all pixels of an image are finite. Otherwise it counts as misclassified, and its radius is 0."""
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -80,7 +82,7 @@ class Certificates:
 
     @property
     def not_finite(self) -> int:
-        """Images with NaN or infinite pixels."""
+        """Number of images with NaN or infinite pixels."""
         return int((~self.finite).sum())
 
     def correct(self) -> Tensor:
@@ -89,13 +91,13 @@ class Certificates:
         return self.finite & (self.predictions == self.labels)
 
     def accuracy(self, radius: float | None = None, claim: Claim = "float") -> float:
-        """Share of images that are classified rightly and, if a radius is given, certified beyond it."""
-        right = self.correct()
-        return float((right if radius is None else right & (self.radii[claim] > radius)).double().mean())
+        """Share of images that are classified correctly and, if a radius is given, certified beyond it."""
+        correct = self.correct()
+        return float((correct if radius is None else correct & (self.radii[claim] > radius)).double().mean())
 
 
 def smallest_std(model: FrozenModel) -> float:
-    """Of the normalisation, 1 without any: 1 over it is the Lipschitz constant that plain radii use."""
+    """Smallest std of the normalisation, or 1 without one. Standard radii use its inverse as the Lipschitz constant."""
     return min((float(m.std.abs().min()) for m in model.modules() if isinstance(m, FrozenNormalize)), default=1.0)
 
 
@@ -107,7 +109,7 @@ def certify(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
-    """Certificates of images with pixels in [0, 1] (b, c, h, w), by the float64 graph of a frozen model.
+    """Certify images (b, c, h, w) with pixels in [0, 1], by the float64 graph of a frozen model.
 
     >>> import lotnet
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -149,15 +151,15 @@ def certify(
 
 
 def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
-    """Prediction c, smallest margin, and the three radii.
+    """Return the prediction c, the smallest margin, and the three radii.
 
-    For every other class j, with m the computed difference of logits, t the rounding of one logit, e that of
-    the features and Lam = ||w_c - w_j||, the real difference at a point x' is at least
+    For every other class j, let m be the computed difference of logits, t the rounding error of one logit, e the
+    rounding error of the features, and Lam = ||w_c - w_j||. The real difference at a point x' is at least
 
         m - t_c - t_j - Lam e - Lam L ||x' - x||,
 
-    which is positive closer than [(m - t_c - t_j) / Lam - e] / L: claim A. The program's difference at x' may be
-    smaller by the same errors once more: claim B. Factors 1 -+ 16u around each step cover the rounding of these
+    which is positive within a distance of [(m - t_c - t_j) / Lam - e] / L: claim A. The program's difference at x' may
+    be smaller by the same errors once more: claim B. Factors 1 -+ 16u around each step cover the rounding of these
     formulas themselves.
     """
     top, prediction = logits.max(dim=1)
@@ -172,9 +174,11 @@ def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor,
         distance = torch.where(lam > 0, won / lam * (1 - 16 * _U), torch.where(won > 0, torch.inf, 0.0))
         distance = distance - times * limits.feature_error * (1 + 16 * _U)
         smallest = (distance / limits.lipschitz * (1 - 16 * _U)).amin(dim=1)
-        return torch.nan_to_num(smallest, nan=0.0, posinf=limits.reach).clamp(0.0, limits.reach)
+        return torch.nan_to_num(smallest, nan=0.0, posinf=limits.max_radius).clamp(0.0, limits.max_radius)
 
-    plain = torch.nan_to_num((gaps / lam * std).amin(dim=1), nan=0.0, posinf=limits.reach).clamp(0.0, limits.reach)
+    plain = torch.nan_to_num((gaps / lam * std).amin(dim=1), nan=0.0, posinf=limits.max_radius).clamp(
+        0.0, limits.max_radius
+    )
     return prediction, torch.nan_to_num(gaps.amin(dim=1), nan=0.0), plain, radius(1), radius(2)
 
 
@@ -185,7 +189,7 @@ def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
         )
     if not model.is_intact():
         raise InputError("the model was changed after freezing: freeze it again")
-    # Here a number below the normal range is taken for zero, which no bound counts.
+    # If subnormal numbers are read as zero, the bounds do not hold.
     if float(torch.tensor(torch.finfo(torch.float64).tiny, dtype=torch.float64) / 2) == 0:
         raise InputError(
             "subnormal numbers are flushed to zero: call torch.set_flush_denormal(False) before certifying"

@@ -1,4 +1,4 @@
-"""Proved numbers for print: a radius is never shown larger than it is, a bound never smaller."""
+"""Rounding of proved numbers for display: radii are rounded down, bounds are rounded up."""
 
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal

@@ -1,4 +1,4 @@
-"""The summary of a set of certificates: accuracies, mean radii, curve and classes."""
+"""Summary of a set of certificates: accuracies, mean radii, the certified accuracy curve, and each class."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _CURVE_POINTS = 101
 
 @dataclass(frozen=True)
 class ClassSummary:
-    """Accuracies of the images of one class."""
+    """Clean and certified accuracy on the images of one class."""
 
     name: str
     images: int
@@ -30,15 +30,15 @@ class Summary:
     clean: float
     radii: list[float]
     certified: dict[Claim, list[float]]
-    """At each of `radii`, for each claim."""
+    """Certified accuracy at each of `radii`, for each claim."""
     mean_radius: dict[Claim, float]
-    """Over all images; zero for those classified wrongly."""
+    """Mean over all images; a misclassified image counts as radius zero."""
     linf_mean_radius: float
-    """Implied by claim B: an l-infinity ball of radius r / sqrt(d) lies in the l2 ball of radius r."""
+    """Implied by claim B: the l-infinity ball of radius r / sqrt(d) lies in the l2 ball of radius r."""
     l1_mean_radius: float
-    """Implied by claim B: so does the l1 ball of radius r."""
+    """Implied by claim B: the l1 ball of radius r lies in the l2 ball of radius r."""
     curve: dict[str, list[float]]
-    """`radius`, and claim B's certified accuracy at it."""
+    """`radius`: a grid of radii; `certified`: certified accuracy by claim B at each of them."""
     classes: list[ClassSummary]
     lipschitz_bound: float
     precision: str
@@ -46,19 +46,19 @@ class Summary:
 
 
 def summarize(certificates: Certificates, radii: list[float], class_names: tuple[str, ...], dimensions: int) -> Summary:
-    """`dimensions` is the number of pixels times channels."""
-    right = certificates.correct()
-    held = {claim: torch.where(right, certificates.radii[claim], 0.0) for claim in CLAIMS}
+    """Summarize labelled certificates; `dimensions` is the number of pixels times channels."""
+    correct = certificates.correct()
+    held = {claim: torch.where(correct, certificates.radii[claim], 0.0) for claim in CLAIMS}
     mean = {claim: float(held[claim].mean()) for claim in CLAIMS}
     grid = torch.linspace(0, float(held["float"].max()) or 1.0, _CURVE_POINTS, dtype=torch.float64)
-    curve = [float((right & (certificates.radii["float"] > r)).double().mean()) for r in grid]
+    curve = [float((correct & (certificates.radii["float"] > r)).double().mean()) for r in grid]
     assert certificates.labels is not None
     classes = []
     for n, name in enumerate(class_names):
-        mine = certificates.labels == n
-        count = max(1, int(mine.sum()))
-        at = [int((mine & right & (certificates.radii["float"] > r)).sum()) / count for r in radii]
-        classes.append(ClassSummary(name, int(mine.sum()), int((mine & right).sum()) / count, at))
+        in_class = certificates.labels == n
+        count = max(1, int(in_class.sum()))
+        at = [int((in_class & correct & (certificates.radii["float"] > r)).sum()) / count for r in radii]
+        classes.append(ClassSummary(name, int(in_class.sum()), int((in_class & correct).sum()) / count, at))
     return Summary(
         images=len(certificates),
         clean=certificates.accuracy(),

@@ -1,4 +1,4 @@
-"""Models as they are deployed and certified: stored tensors, plain inference, proved bounds."""
+"""Frozen models, for deployment and certification: stored tensors, plain inference, proved bounds."""
 
 from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential
 from lotnet.frozen.model import FROZEN, FrozenModel

@@ -1,4 +1,4 @@
-"""What a frozen module is: plain inference on stored tensors, with proved bounds."""
+"""Base classes of frozen modules: plain inference on stored tensors, with proved bounds."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,17 +14,17 @@ Shape = tuple[int, ...]  # of one image or feature vector, without the batch
 
 
 def largest_error(dtype: torch.dtype) -> float:
-    """From here on an error bound is worth nothing: something may have overflowed on the way.
+    """Limit from which on an error bound is replaced by infinity, because an intermediate value may have overflowed.
 
-    A bound is at least the unit round-off times the size of what a layer computes. Below this limit all its sums,
-    those that are divided afterwards too, stay under the largest number by a factor of thousands.
+    A bound is at least the unit round-off times the size of the values that a layer computes. So below this limit all
+    its sums, even those that are divided afterwards, are below the largest finite number by a factor of thousands.
     """
     return torch.finfo(dtype).max * torch.finfo(dtype).eps * 2.0**-16
 
 
 @dataclass(frozen=True)
 class NoSettings:
-    """For modules whose tensors say everything."""
+    """Settings of modules that need none besides their tensors."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class FrozenModule(nn.Module, ABC):
     * `rounding_bound(error_in, norm_in)` bounds `||fl(f)(x~) - f(x)||` whenever `||x~ - x|| <= error_in` and
       `||x|| <= norm_in`: f is the real function, fl(f) the program `forward` in this precision, any order of summation;
     * `output_norm(norm_in)` bounds `||f(x)||` for `||x|| <= norm_in`;
-    * all of that holds for inputs of a shape that `fits`, and for no other;
+    * all of these hold only for inputs of a shape that `fits`;
     * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`;
-    * `spec` is `settings` as a typed record: one that lacks a setting, or has one too many, is refused.
+    * `spec` is `settings` as a typed record: missing and unknown settings are refused.
     """
 
     Spec: ClassVar[type] = NoSettings
-    """The record that `settings` must fill."""
+    """The dataclass that `settings` are passed to."""
     spec: Any
 
     def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -68,7 +68,7 @@ class FrozenModule(nn.Module, ABC):
         self._proved: tuple[Any, Upper] | None = None
 
     def lipschitz_bound(self) -> Upper:
-        """Proved once and kept until a buffer is touched."""
+        """Proved upper bound of the Lipschitz constant, computed once and cached until a buffer changes."""
         # Tensors made in inference mode have no version; they cannot be changed in place outside it either.
         state = tuple((b.data_ptr(), 0 if b.is_inference() else b._version) for b in self.buffers())
         if self._proved is None or self._proved[0] != state:
@@ -84,14 +84,14 @@ class FrozenModule(nn.Module, ABC):
 
     @abstractmethod
     def _local_error(self, norm: Upper) -> Upper:
-        """`||fl(f)(x) - f(x)||` for a tensor that the program really reads, `||x|| <= norm`."""
+        """Bound of `||fl(f)(x) - f(x)||` for a tensor that the program really reads, `||x|| <= norm`."""
 
     def output_norm(self, norm_in: float) -> Upper:
-        """Right where f(0) = 0; others add what they add."""
+        """Bound of `||f(x)||` for `||x|| <= norm_in`. This default needs f(0) = 0; other modules override it."""
         return self.lipschitz_bound() * norm_in
 
     def orthogonality_error(self) -> float | None:
-        """How far the layer's matrices are from orthonormal; None where it has none. Informative, not proved."""
+        """How far the layer's matrices are from orthonormal; None if the layer does not report it. Not proved."""
         return None
 
     @abstractmethod
@@ -99,14 +99,15 @@ class FrozenModule(nn.Module, ABC):
 
     @abstractmethod
     def fits(self, shape: Shape) -> bool:
-        """Whether inputs of this shape are the ones that settings and buffers are about.
+        """Whether the settings and buffers are for inputs of this shape.
 
-        Others might run all the same: one mean is broadcast over three channels, a kernel slides over a larger image.
+        Inputs of other shapes may still run: one mean is broadcast over three channels, or a kernel slides over a
+        larger image.
         """
 
 
 class Exact(FrozenModule):
-    """A function that moves or compares entries and computes nothing: 1-Lipschitz, and no rounding."""
+    """A function that only moves or compares entries: 1-Lipschitz, without rounding."""
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(1)
@@ -116,7 +117,7 @@ class Exact(FrozenModule):
 
 
 class FrozenSequential(FrozenModule):
-    """One after the other: constants multiply, errors pass through."""
+    """Modules applied in sequence: Lipschitz constants multiply, and errors propagate."""
 
     def __init__(
         self,

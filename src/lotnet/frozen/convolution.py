@@ -1,4 +1,4 @@
-"""Frozen convolutions, one class for each form that `freezing.freeze_operator` chooses from."""
+"""Frozen convolutions: one class for each form that `freezing.freeze_operator` stores."""
 
 import math
 from dataclasses import dataclass
@@ -70,10 +70,10 @@ class FrozenConvolution(FrozenModule):
         return (self.bias.shape[0], *shape[1:])
 
     def fits(self, shape: Shape) -> bool:
-        return shape[1:] == (self.spec.height, self.spec.width) and self._joins(shape[0])
+        return shape[1:] == (self.spec.height, self.spec.width) and self._channels_match(shape[0])
 
-    def _joins(self, channels: int) -> bool:
-        """Whether the tensors are of one layer from so many channels to as many as have a bias."""
+    def _channels_match(self, channels: int) -> bool:
+        """Whether the tensors map this many input channels to one output channel per entry of `bias`."""
         raise NotImplementedError
 
 
@@ -91,7 +91,7 @@ class FrozenSpectrum(FrozenConvolution):
         self._blocks: Tensor | None = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        self._blocks = None  # `to`, `double` and the like change what it was made of
+        self._blocks = None  # `to`, `double` and the like change the tensors they are made from
         return super()._apply(*args, **kwargs)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -100,7 +100,7 @@ class FrozenSpectrum(FrozenConvolution):
 
     def apply_linear(self, x: Tensor) -> Tensor:
         if self._blocks is None or self._blocks.device != x.device:
-            with torch.inference_mode(False):  # kept, and maybe needed outside of it, for an attack's gradient
+            with torch.inference_mode(False):  # cached, and perhaps used outside of it later, for an attack's gradient
                 self._blocks = real_blocks(self._transfers())
         return convolve(x, self._blocks, self.grid)
 
@@ -113,11 +113,11 @@ class FrozenSpectrum(FrozenConvolution):
     def orthogonality_error(self) -> float:
         return deviation(self._transfers())
 
-    def _joins(self, channels: int) -> bool:
+    def _channels_match(self, channels: int) -> bool:
         return self.real.shape == self.imaginary.shape == (self.grid.frequencies, *self.bias.shape, channels)
 
     def _linear_error(self, norm: Upper) -> Upper:
-        """T, the blocks, and T transposed; exact, T is an isometry, so norms only change in the middle."""
+        """Errors of T, the blocks and T transposed. The exact T is an isometry, so only the blocks change norms."""
         sizes, lipschitz = (self.grid.rows, self.grid.columns), self.lipschitz_bound()
         error = dft_error(sizes, norm, self.precision)
         block_beta = float(beta(self._transfers()).max())
@@ -137,21 +137,24 @@ class FrozenDense(FrozenConvolution):
         return (self.matrix @ pixels).view(h, w, -1, b).permute(3, 2, 0, 1)
 
     def _prove_lipschitz(self) -> Upper:
-        # Zero padding on a small image makes it contract, by 0.1 % on a trained network. Radii make no use of that, so
-        # that they can be held against the literature's, which take the norm of every layer for one.
+        # Zero padding on a small image makes the layer contract, by 0.1 % on a trained network. Radii do not use that,
+        # so that they are comparable with the literature, which takes the norm of every layer to be one.
         return Upper(max(1.0, float(spectral_norm_bound(self.matrix))))
 
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta(self.matrix)), self.matrix.shape[1], norm, self.precision)
 
-    def _joins(self, channels: int) -> bool:
+    def _channels_match(self, channels: int) -> bool:
         pixels = self.spec.pixels
         return self.matrix.shape == (pixels * len(self.bias), pixels * channels)
 
 
 class FrozenKernel(FrozenConvolution):
-    """A spatial convolution. In float64 it is one explicit matrix product of patches, whose rounding is known; in
-    float32 the library's convolution, which may be a Winograd or FFT algorithm: no claim rests on that."""
+    """A spatial convolution.
+
+    In float64 it is one explicit matrix product of patches, whose rounding error is bounded. In float32 it is PyTorch's
+    convolution, which may be a Winograd or FFT algorithm; no claim rests on it.
+    """
 
     Spec: ClassVar[type] = KernelSpec
     spec: KernelSpec
@@ -166,9 +169,8 @@ class FrozenKernel(FrozenConvolution):
         b, _, h, w = x.shape
         o, _, kh, kw = self.kernel.shape
         patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.spec.dilation)  # b, i kh kw, pixels
-        columns = patches.transpose(0, 1).flatten(
-            1
-        )  # one product for all images: small products would read the kernel again for each image
+        # One product for all images: separate products would read the kernel again for each image.
+        columns = patches.transpose(0, 1).flatten(1)
         return (self.kernel.view(o, -1) @ columns).view(o, b, h + self.spec.extra[0], -1)[..., :h, :w].transpose(0, 1)
 
     def _prove_lipschitz(self) -> Upper:
@@ -177,15 +179,15 @@ class FrozenKernel(FrozenConvolution):
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta_conv(self.kernel)), self.kernel[0].numel(), norm, self.precision)
 
-    def _joins(self, channels: int) -> bool:
+    def _channels_match(self, channels: int) -> bool:
         return self.kernel.ndim == 4 and self.kernel.shape[:2] == (*self.bias.shape, channels)
 
 
 class FrozenSeries(FrozenKernel):
-    """A truncated exponential: `|S(i t)|` up to the proved norm of the skew operator bounds its singular values.
+    """A truncated exponential: `|S(i t)|`, for t up to the norm of the skew operator, bounds its singular values.
 
-    The stored kernel is skew to the last bit (a difference and its negative), as the bound for normal matrices needs,
-    and of odd size: only then is the flipped kernel, which has its centre at the same tap, the adjoint.
+    The bound holds for normal matrices, so the stored kernel must be skew to the last bit and of odd size. Only then is
+    the flipped kernel, whose centre is at the same tap, the adjoint.
     """
 
     Spec: ClassVar[type] = SeriesSpec
@@ -214,7 +216,7 @@ class FrozenSeries(FrozenKernel):
             error = error + rounding_error(1, size + error, self.precision)
         return error
 
-    def _joins(self, channels: int) -> bool:
+    def _channels_match(self, channels: int) -> bool:
         width = self.kernel.shape[0]
         outputs = len(self.bias)
         return self.kernel.shape[1] == width >= max(channels, outputs) and outputs == self.spec.out_channels
@@ -223,17 +225,17 @@ class FrozenSeries(FrozenKernel):
 def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:
     """Proved norm of a spatial convolution on images of this size.
 
-    It is a piece (padding and cropping are adjoint contractions) of a circular convolution: on the image itself
-    when that is periodic, else on one large enough that nothing wraps around. A circular convolution dilated by d
-    on n pixels has at frequency f the transfer matrix of the plain kernel at d f / n, and these are the multiples of
-    g / n, g = gcd(d, n): those of the plain kernel on n / g pixels. Where that is fewer than the kernel has, any
-    multiple of it will do, which has the same frequencies and more.
+    Proof. It is a circular convolution between padding and cropping, which are contractions. The circular image is the
+    image itself if that is periodic, else one large enough that nothing wraps around. A circular convolution dilated by
+    d on n pixels has at frequency f the transfer matrix of the undilated kernel at d f / n. These are the multiples of
+    g / n, g = gcd(d, n): the frequencies of the undilated kernel on n / g pixels. If the kernel is larger than that,
+    any multiple of n / g pixels will do, because its frequencies include them.
     """
     kh, kw = operator.kernel.shape[-2:]
     rows, columns = height + operator.extra[0], width + operator.extra[1]
     dh, dw = operator.dilation
     if kh == kw == 1:
-        grid = Grid(1, 1)  # every pixel alike: one matrix at all frequencies
+        grid = Grid(1, 1)  # the same matrix at all frequencies
     elif operator.padding_mode == "circular":
         rows, columns = rows // math.gcd(rows, dh), columns // math.gcd(columns, dw)
         grid = Grid(rows * -(-kh // rows), columns * -(-kw // columns))

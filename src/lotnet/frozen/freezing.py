@@ -1,4 +1,4 @@
-"""From an operator to the frozen module that stores it: a fixed function of the operator and the image's shape."""
+"""Convert an operator to the frozen module that stores it, which depends on the operator and the image's shape only."""
 
 from functools import singledispatch
 from typing import Any
@@ -10,8 +10,8 @@ from lotnet.frozen.base import Shape
 from lotnet.frozen.convolution import FrozenConvolution, FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.operators import Kernel, Operator, Series, Spectrum
 
-# Freezing shrinks every operator by this factor before rounding to float32, so that the rounding of the entries
-# does not push the largest singular value above one (in float64 there is nothing to absorb).
+# Freezing shrinks every operator but a series by this factor before rounding to float32, so that the rounding of the
+# entries does not push the largest singular value above one. (In float64 no such rounding happens.)
 _SHRINK = 1 - 2.0**-20
 
 
@@ -19,8 +19,8 @@ _SHRINK = 1 - 2.0**-20
 def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
     """Store a float64 operator for images of `shape` (i, h, w).
 
-    Any operator can be stored as its dense matrix, and so is a form that this function does not know. Forms with
-    something smaller register it: see below.
+    An operator without a registered function is stored as its dense matrix. Forms that need less storage are
+    registered below.
     """
     _, h, w = shape
     matrix = _matrix(operator, shape)
@@ -30,7 +30,7 @@ def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype
 
 @freeze_operator.register
 def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
-    """Per frequency, unless the dense matrix has fewer entries than the real blocks: images of 2 x 2 pixels or less."""
+    """Store one matrix per frequency, or the dense matrix if that is no larger: images of up to 2 x 2 pixels."""
     _, h, w = shape
     grid, transfers, shrink = operator.grid, operator.transfers, _shrink(dtype)
     if (h * w) ** 2 <= 4 * grid.frequencies:

@@ -50,9 +50,9 @@ _KIND = {form: name for name, form in FROZEN.items()}
 
 
 class FrozenModel(FrozenSequential):
-    """The sequence of a whole model; `settings` holds the input's shape and the checksum of the tensors.
+    """A frozen model: a sequence of frozen modules. `settings` holds the input's shape and the checksum of the tensors.
 
-    `astype(torch.float64)` is the graph that certificates speak of: the same stored numbers, computed in double.
+    Certificates are about the float64 graph `astype(torch.float64)`: the same stored numbers, computed in float64.
 
     >>> from lotnet import OrthogonalConv2d, freeze
     >>> model = freeze(torch.nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16)
@@ -60,14 +60,14 @@ class FrozenModel(FrozenSequential):
     True
     """
 
-    Spec = dict  # open: it also names the classes and the data, which `load` checks
+    Spec = dict  # any keys: it also holds the names of the classes and the data set, which `load` checks
 
     @property
     def input_shape(self) -> Shape:
         return tuple(self.settings["input_shape"])
 
     def checksum(self) -> str:
-        """Of the stages, their settings and their numbers, not of the precision: float32 and its float64 copy agree."""
+        """SHA-256 of the stages, their settings and their numbers. A float32 model and its float64 copy agree."""
         digest = hashlib.sha256(json.dumps([_describe(stage) for stage in self]).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(f"{name}{list(tensor.shape)}".encode())
@@ -75,11 +75,14 @@ class FrozenModel(FrozenSequential):
         return digest.hexdigest()
 
     def is_intact(self) -> bool:
-        """Whether stages and tensors are the ones that were frozen, and the input's shape is theirs."""
+        """Whether stages and tensors are unchanged since freezing, and the input's shape fits them."""
         return self.checksum() == self.settings.get("checksum") and self.fits(self.input_shape)
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
-        """The same stored numbers computed in `dtype`; the model itself, with what it has proved, if it has that."""
+        """The same stored numbers, computed in `dtype`.
+
+        If the model has that dtype already, return the model itself, with its cached bounds.
+        """
         if dtype == self.precision:
             return self
         if dtype != torch.float64:
@@ -88,7 +91,7 @@ class FrozenModel(FrozenSequential):
         return FrozenModel(dtype, dict(self.settings), {}, *stages)
 
     def save(self, folder: str | Path) -> None:
-        """`model.safetensors` and `config.json`, each written whole and renamed."""
+        """Write `model.safetensors` and `config.json` into `folder`, each atomically."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / "model.safetensors", save(dict(self.state_dict())))
@@ -131,7 +134,7 @@ class FrozenModel(FrozenSequential):
 
 
 def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype) -> FrozenModel:
-    """The model of these stages, its checksum taken."""
+    """Make a model of these stages and store its checksum."""
     model = FrozenModel(dtype, {"input_shape": list(input_shape)}, {}, *stages)
     model.settings["checksum"] = model.checksum()
     return model
@@ -142,14 +145,14 @@ def _damaged(folder: Path) -> InputError:
 
 
 def _is_named(model: FrozenModel) -> bool:
-    """Whether the names of classes and data, which the checksum leaves out, are names, and as many as there are."""
+    """Whether the names of classes and data set are strings, one per class; the checksum does not cover them."""
     classes, data = model.settings.get("classes", []), model.settings.get("data", "")
     texts = isinstance(classes, list) and all(isinstance(text, str) for text in [*classes, data])
     return texts and len(classes) in (0, model.output_shape(model.input_shape)[0])
 
 
 def largest_input_norm(shape: Shape) -> float:
-    """Norm that no image of pixels in [0, 1] exceeds."""
+    """Upper bound of the l2 norm of an image with pixels in [0, 1]."""
     return math.nextafter(math.sqrt(math.prod(shape)), math.inf)
 
 

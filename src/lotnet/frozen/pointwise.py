@@ -1,4 +1,4 @@
-"""Frozen modules that act entry by entry, on pairs of channels, or on small windows; and the exact ones."""
+"""Frozen modules other than convolutions: pointwise, on pairs of channels, on windows, dense, and exact ones."""
 
 import math
 from dataclasses import dataclass
@@ -14,14 +14,16 @@ from lotnet.linalg.roundoff import Upper, householder_bound, householder_error, 
 
 
 def max_min(x: Tensor) -> Tensor:
-    """The larger of channels i and i + c/2 in the first half, the smaller in the second."""
+    """The larger of channels i and i + c/2 as channel i, the smaller as channel i + c/2."""
     a, b = x.chunk(2, dim=1)
     return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
 
 
 def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s h/s w/s
-    """Each stride x stride window as stride^2 channels, as `F.pixel_unshuffle` has it; an image that lies in memory as
-    pixels, channels, batch, which is how `fourier` leaves it, still does afterwards."""
+    """`F.pixel_unshuffle`: each stride x stride window becomes stride^2 channels.
+
+    It preserves the memory order pixels, channels, batch, in which `linalg.fourier` returns images.
+    """
     pixels = x.permute(2, 3, 1, 0)
     if not pixels.is_contiguous():
         return F.pixel_unshuffle(x, stride)
@@ -48,7 +50,7 @@ class StrideSpec:
 
 
 class FrozenNormalize(FrozenModule):
-    """`(x - mean) / std` by channel: Lipschitz with constant `1 / min std`."""
+    """`(x - mean) / std` per channel: Lipschitz with constant `1 / min std`."""
 
     Spec = ImageSize
     spec: ImageSize
@@ -80,7 +82,7 @@ class FrozenNormalize(FrozenModule):
 
 
 class FrozenShift(FrozenModule):
-    """`x + shift` by channel, on images of `pixels` pixels."""
+    """`x + shift` per channel, on images of `pixels` pixels."""
 
     Spec = ShiftSpec
     spec: ShiftSpec
@@ -107,7 +109,7 @@ class FrozenShift(FrozenModule):
 
 
 class FrozenHouseholder(FrozenModule):
-    """`z - 2 v relu(v.z)` on pairs of channels, for one v after another: continuous whatever v was rounded to."""
+    """`z - 2 v relu(v.z)` on pairs of channels, for each v in turn: continuous whatever v was rounded to."""
 
     normals: Tensor  # order, 2, c/2
 
@@ -115,7 +117,7 @@ class FrozenHouseholder(FrozenModule):
         return dispatch.reflect(x, self.normals)
 
     def _steps(self) -> list[float]:
-        """The largest norm of a stored v, at each step."""
+        """The largest norm of a stored v at each step."""
         return [float(norm_bound(v, dim=0).max()) for v in self.normals]
 
     def _prove_lipschitz(self) -> Upper:
@@ -139,7 +141,7 @@ class FrozenHouseholder(FrozenModule):
 
 
 class FrozenAveragePool(FrozenModule):
-    """Sums over disjoint k x k windows divided by k: each output is a unit vector's product with its window."""
+    """Sums over disjoint k x k windows, divided by k: each output is a unit vector's inner product with a window."""
 
     Spec = WindowSpec
     spec: WindowSpec
@@ -162,7 +164,7 @@ class FrozenAveragePool(FrozenModule):
 
 
 class FrozenLinear(FrozenModule):
-    """`W x + b`. As a head it certifies pairs of classes, so it also bounds each row's error by itself."""
+    """`W x + b`. For the last layer, `certification.rounding` bounds the norms and errors of single rows instead."""
 
     weight: Tensor  # o i
     bias: Tensor  # o
@@ -188,7 +190,7 @@ class FrozenLinear(FrozenModule):
 
 
 class FrozenMaxMin(Exact):
-    """Larger and smaller of each pair of channels: on either side of equality a permutation."""
+    """The larger and the smaller of each pair of channels: a permutation of the entries."""
 
     def forward(self, x: Tensor) -> Tensor:
         return max_min(x)
@@ -218,7 +220,7 @@ class FrozenMaxPool(Exact):
 
 
 class FrozenDownsampling(Exact):
-    """Each s x s window becomes s^2 channels."""
+    """Turn each s x s window into s^2 channels."""
 
     Spec = StrideSpec
     spec: StrideSpec

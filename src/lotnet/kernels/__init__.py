@@ -1,1 +1,1 @@
-"""What runs where: Triton kernels, and the choice between them and plain PyTorch."""
+"""Triton kernels, their plain PyTorch equivalents, and the choice between them."""

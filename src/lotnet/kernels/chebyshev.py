@@ -1,4 +1,7 @@
-"""Triton kernels: what would be many passes over memory, in one. Tests hold each to its plain PyTorch twin."""
+"""One step of a Chebyshev iteration, fused into a single pass over memory.
+
+Tests compare it with the plain PyTorch version.
+"""
 
 import torch
 from torch import Tensor
@@ -9,8 +12,10 @@ _TILE = 64
 
 
 def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
-    """`s + momentum (s - before) + gain (k - product + product*)` for real m x m matrices, or complex ones with their
-    real and imaginary parts stacked (2m x m); contiguous batches of float32."""
+    """`s + momentum (s - before) + gain (k - product + product*)`, for contiguous batches of float32.
+
+    Matrices are real (m x m), or complex with stacked real and imaginary parts (2m x m).
+    """
     batch, rows, m = s.shape
     parts = rows // m
     out = torch.empty_like(s)
@@ -24,7 +29,7 @@ def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, mome
 def _chebyshev_update(
     s_ptr, before_ptr, k_ptr, product_ptr, out_ptr, m, a, b, gain, PARTS: tl.constexpr, TILE: tl.constexpr
 ):
-    """One tile of one part of one matrix. The adjoint turns real parts over, and imaginary parts with a minus sign."""
+    """One tile of one part of one matrix. The adjoint transposes both parts and negates the imaginary one."""
     tiles = tl.cdiv(m, TILE)
     row = (tl.program_id(0) // tiles) * TILE + tl.arange(0, TILE)
     column = (tl.program_id(0) % tiles) * TILE + tl.arange(0, TILE)
@@ -32,7 +37,7 @@ def _chebyshev_update(
     start = tl.program_id(1).to(tl.int64) * m * m
     here = start + row[:, None] * m + column[None, :]
     inside = (row[:, None] < m) & (column[None, :] < m)
-    # The mirrored tile is read along its own rows, then turned, so that all reads are contiguous.
+    # The mirrored tile is read along its own rows, then transposed, so that all reads are contiguous.
     mirror = start + column[:, None] * m + row[None, :]
     mirror_inside = (column[:, None] < m) & (row[None, :] < m)
     turned = tl.trans(tl.load(product_ptr + mirror, mask=mirror_inside, other=0.0))

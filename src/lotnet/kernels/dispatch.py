@@ -1,6 +1,6 @@
-"""What runs where: the one module that asks what hardware a tensor is on.
+"""Choices that depend on the hardware: the only module that asks which device a tensor is on.
 
-Everything else asks by purpose. A new kind of device needs changes here and nowhere else.
+Other modules call these functions by purpose. A new kind of device needs changes here and nowhere else.
 """
 
 import torch
@@ -9,8 +9,8 @@ from torch import Tensor
 from lotnet.kernels import chebyshev, householder, plain
 
 
-def reading_stalls(x: Tensor) -> bool:
-    """Whether looking at a value of `x` makes Python wait for all work queued before it."""
+def reading_synchronizes(x: Tensor) -> bool:
+    """Whether reading a value of `x` makes Python wait for all work queued before it."""
     return x.is_cuda
 
 
@@ -20,18 +20,18 @@ def products_are_cheap(x: Tensor) -> bool:
 
 
 def permutes_in_one_pass(x: Tensor) -> bool:
-    """Whether a permuted copy of `x` is fast. A CPU is twice as fast in two steps that each move whole rows."""
+    """Whether one permuted copy of `x` is fast. A CPU takes half the time in two copies that each move whole rows."""
     return x.is_cuda
 
 
 def tensor_cores_allowed(x: Tensor) -> bool:
-    """Whether the caller lets float32 products round to 11 bits (`torch.set_float32_matmul_precision`), on a GPU."""
-    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"  # the interface that always answers
+    """Whether `x` is float32 on a GPU, and TF32 products are enabled (`torch.set_float32_matmul_precision`)."""
+    allowed = torch.backends.cuda.matmul.fp32_precision == "tf32"  # unlike `allow_tf32`, readable whichever API set it
     return x.is_cuda and x.dtype == torch.float32 and allowed
 
 
 def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
-    """Householder activation: `z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another."""
+    """Householder activation: `z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for each v in turn."""
     fused = x.is_cuda and x.dtype == torch.float32
     return householder.reflect(x, normals) if fused else plain.reflect(x, normals.to(x.dtype))
 

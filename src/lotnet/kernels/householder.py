@@ -1,4 +1,4 @@
-"""Householder activations in one pass over memory each way, in whatever order the image lies there."""
+"""Fused Householder activation: one pass over memory forward and one backward, for either memory order of images."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ _BLOCK = 2048
 
 
 def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
-    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another; float32."""
+    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for each v in turn; float32."""
     for v in normals:
         x = _Reflect.apply(x, v)
     return x
 
 
 def _in_memory_order(x: Tensor) -> tuple[Tensor, int, int]:
-    """The tensor with its memory read as (outer, c, inner), copied only if its channels do not lie that way."""
+    """Return the tensor, outer and inner, such that its memory reads (outer, c, inner). Copy only if it does not."""
     if x.ndim == 4 and x.permute(2, 3, 1, 0).is_contiguous():  # pixels, channels, batch: the order of `fourier`
         return x, x.shape[2] * x.shape[3], x.shape[0]
     return x.contiguous(), x.shape[0], x[0, 0].numel()
@@ -44,14 +44,14 @@ class _Reflect(torch.autograd.Function):
         if g.stride() != x.stride():
             g = torch.empty_like(x).copy_(g)
         out, chunks = torch.empty_like(x), triton.cdiv(outer * inner, _BLOCK)
-        sums = v.new_empty(chunks, 2, half)  # of each chunk, added up in a fixed order: the same bits every time
+        sums = v.new_empty(chunks, 2, half)  # one per chunk, added in a fixed order: bit-reproducible
         _backward[(chunks, half)](x, v, g, out, sums, outer * inner, inner, half, BLOCK=_BLOCK)
         return out, sums.sum(0)
 
 
 @jit
 def _pair(size, inner, half, BLOCK: tl.constexpr):
-    """Where a chunk of the first channel of a pair lies, and which of it exists."""
+    """Offsets of a chunk of a pair's first channel, and a mask of the offsets that exist."""
     pair = tl.program_id(1)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     return (at // inner) * 2 * half * inner + pair * inner + at % inner, at < size

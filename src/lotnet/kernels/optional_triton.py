@@ -1,6 +1,6 @@
 """Triton where it is installed: it comes with CUDA builds of PyTorch.
 
-Without it the kernels of this package can be imported, so that nobody has to import them late, but not launched.
+Without it the kernels of this package can still be imported, so no import has to be delayed. They cannot be launched.
 """
 
 from collections.abc import Callable

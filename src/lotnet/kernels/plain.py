@@ -1,4 +1,4 @@
-"""Plain PyTorch twins of the fused kernels: what a CPU runs, and what tests hold the kernels to."""
+"""Plain PyTorch versions of the fused kernels: used on a CPU, and as the reference in tests of the kernels."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
-    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for one v after another."""
+    """`z - 2 v relu(v.z)` on the pairs z of channels i and i + c/2, for each v in turn."""
     a, b = x.chunk(2, dim=1)
     extra = (1,) * (x.ndim - 2)
     for v, w in normals:
@@ -17,9 +17,11 @@ def reflect(x: Tensor, normals: Tensor) -> Tensor:  # b c ..., order 2 c/2
 
 
 def chebyshev_update(s: Tensor, before: Tensor, k: Tensor, product: Tensor, momentum: float, gain: float) -> Tensor:
-    """`s + momentum (s - before) + gain (k - product + product*)` for real m x m matrices, or complex ones with their
-    real and imaginary parts stacked (2m x m)."""
+    """`s + momentum (s - before) + gain (k - product + product*)`.
+
+    Matrices are real (m x m), or complex with stacked real and imaginary parts (2m x m).
+    """
     m = s.shape[-1]
     adjoint = product.reshape(-1, product.shape[-2] // m, m, m).mT.clone()
-    adjoint[:, 1:].neg_()  # the imaginary part's
+    adjoint[:, 1:].neg_()  # imaginary parts
     return s + momentum * (s - before) + gain * (k - product + adjoint.reshape(s.shape))

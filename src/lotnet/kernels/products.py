@@ -1,8 +1,8 @@
-"""Sums of matrix products in one Triton kernel, with everything that is added to them in the same pass.
+"""Sums of matrix products, with other matrices added in the same pass, in one Triton kernel.
 
-Complex matrices are kept as three real *planes*, (f, 3, m, n): real part, imaginary part, and minus the imaginary
-part. With the third one at hand, each part of a complex product is a plain sum of real products with no sign
-anywhere, which is what tensor cores do. Real matrices have one plane. Half precision has as many digits as TF32 at
+Complex matrices are stored as three real *planes*, (f, 3, m, n): real part, imaginary part, and minus the imaginary
+part. The third plane makes each part of a complex product a sum of real products without any minus sign, which
+is the operation of tensor cores. Real matrices have one plane. Half precision has as many digits as TF32 at
 twice its speed, and products of halves are exact in the accumulator.
 """
 
@@ -44,7 +44,7 @@ def _planes(parts_ptr, factor_ptr, out_ptr, size, PARTS: tl.constexpr, BLOCK: tl
 def sum_of_products(
     terms: Sequence[tuple[Tensor, Tensor]],  # one or two of (f p m k, f p k n)
     *,
-    adjoint: bool = False,  # multiply by the second factors' adjoints: they are f p n k then
+    adjoint: bool = False,  # multiply by the adjoints of the second factors, which are then f p n k
     alpha: float = 1.0,
     plus: Sequence[tuple[float, Tensor]] = (),  # at most three of (coefficient, f p m n)
     identity: float = 0.0,
@@ -54,8 +54,8 @@ def sum_of_products(
 ) -> Tensor:  # f p m n
     """`factor (alpha (A B + A' B') + sum of coefficient Z + identity I)`.
 
-    `mirror` says that the sum is Hermitian (1) or skew-Hermitian (-1): half of it is computed, the rest copied. A
-    `result` has real and imaginary parts only, in float32 at least.
+    `mirror` says that the sum is Hermitian (1) or skew-Hermitian (-1), so that only half of it is computed and the rest
+    is copied. With `result`, the output has no third plane, only real and imaginary parts, in at least float32.
     """
     (a, b), (a2, b2) = terms[0], terms[-1]
     f, p, m, inner = a.shape
@@ -77,9 +77,9 @@ def sum_of_products(
 
 
 def _tiling(m: int, n: int, count: int, mirror: bool, size: int) -> tuple[int, int, int, int, int]:
-    """Rows, columns and depth of a tile, warps, stages, as measured on an H200. Mirrored tiles must be square.
+    """Rows, columns and depth of a tile, warps and stages: the fastest measured on an H200.
 
-    Large tiles read less, small ones fill the device.
+    Large tiles read less memory; small tiles occupy more of the device. Mirrored tiles must be square.
     """
     short = min(m, n)
     if size > 2 or short <= 32:  # float32 and float64 are for tests
@@ -111,7 +111,7 @@ def _sum_of_products(
     columns = tile_column * COLUMNS + tl.arange(0, COLUMNS)
     ks = tl.arange(0, DEPTH)
     a_size, b_size = m * inner, n * inner
-    a_tile = (rows % m)[:, None] * inner + ks[None, :]  # what lies outside is read from inside and not stored
+    a_tile = (rows % m)[:, None] * inner + ks[None, :]  # indices past the end wrap around; not stored
     b_tile = (columns % n)[None, :] * inner + ks[:, None] if ADJOINT else ks[:, None] * n + (columns % n)[None, :]
     b_step = 1 if ADJOINT else n
     a_start, b_start = matrix * PLANES * a_size, matrix * PLANES * b_size
@@ -172,7 +172,7 @@ def _sum_of_products(
 
 
 def first_even(gram: Tensor, square: Tensor, norm: Tensor, b: float, c: float) -> Tensor:
-    """`b gram / sqrt(norm) + c square / norm`, one norm per matrix; `square` is a result."""
+    """`b gram / sqrt(norm) + c square / norm`, one norm per matrix; `square` has no third plane (`result=True`)."""
     out = torch.empty_like(gram)
     f, p, m, n = gram.shape
     grid = (triton.cdiv(m * n, _BLOCK), f * min(p, 2))
@@ -218,7 +218,7 @@ def _skew_part(z_ptr, out_ptr, m, PLANES: tl.constexpr, TILE: tl.constexpr):
     start = ((tl.program_id(1) // PARTS).to(tl.int64) * PLANES + part) * m * m
     here = start + rows[:, None] * m + columns[None, :]
     inside = (rows[:, None] < m) & (columns[None, :] < m)
-    # The mirrored tile is read along its own rows, then turned, so that all reads are contiguous.
+    # The mirrored tile is read along its own rows, then transposed, so that all reads are contiguous.
     there = start + columns[:, None] * m + rows[None, :]
     turned = tl.trans(tl.load(z_ptr + there, mask=(columns[:, None] < m) & (rows[None, :] < m), other=0.0))
     value = tl.load(z_ptr + here, mask=inside, other=0.0) + tl.where(part == 1, turned, -turned)

@@ -1,7 +1,7 @@
-"""From the distinct matrices of a real kernel's spectrum to the real blocks of all its frequencies, in one pass.
+"""Expand the distinct matrices of a real kernel's spectrum to the real blocks of all its frequencies, in one pass.
 
-The plain PyTorch way is `real_blocks(expand(...))`; this is the same map, and its transpose, without the six
-intermediate copies.
+The result is that of `real_blocks(expand(...))` in plain PyTorch, without its six intermediate copies. The backward
+pass is fused too.
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, eq=False)
 class SpectrumIndex:
-    """Which distinct matrix each frequency of a half spectrum takes, and the other way round; all on one device."""
+    """Maps between the frequencies of a half spectrum and its distinct matrices; all tensors are on one device."""
 
     source: Tensor
-    """f: the distinct matrix that a frequency shows, own conjugates first."""
+    """f: index of the distinct matrix of each frequency. Matrices of self-conjugate frequencies come first."""
     sign: Tensor
-    """f: -1 where it shows the conjugate, else 1."""
+    """f: -1 where the frequency has the conjugate of that matrix, else 1."""
     first: Tensor
-    """n: the frequency of a distinct matrix."""
+    """n: the frequency of each distinct matrix."""
     second: Tensor
-    """n: the frequency of its conjugate, or -1 where the half spectrum has none."""
-    own_conjugates: int
-    """How many of the distinct matrices are real."""
+    """n: the frequency of its conjugate, or -1 if the half spectrum has none."""
+    self_conjugates: int
+    """Number of distinct matrices that are real."""
 
 
 def spectrum_blocks(reals: Tensor, pairs: Tensor, index: SpectrumIndex) -> Tensor:  # r 1 o i, p 2 o i -> f 2o 2i
-    """Blocks `[[R, -I], [I, R]]`. Where all matrices are among `pairs`, `reals` is empty."""
+    """Blocks `[[R, -I], [I, R]]` of all frequencies. If all matrices are in `pairs`, `reals` is empty."""
     blocks: Tensor = _SpectrumBlocks.apply(reals, pairs, index)
     return blocks
 
@@ -56,7 +56,7 @@ class _SpectrumBlocks(torch.autograd.Function):
         launch = (triton.cdiv(o * i, _BLOCK), r + p)
         _backward[launch](
             g.contiguous(), index.first, index.second, g_reals, g_pairs, r, o, i,
-            index.own_conjugates, BLOCK=_BLOCK,
+            index.self_conjugates, BLOCK=_BLOCK,
         )  # fmt: skip
         return g_reals, g_pairs, None
 
@@ -84,7 +84,7 @@ def _forward(reals_ptr, pairs_ptr, source_ptr, sign_ptr, out_ptr, r, o, i, BLOCK
 
 @jit
 def _backward(g_ptr, first_ptr, second_ptr, g_reals_ptr, g_pairs_ptr, r, o, i, own, BLOCK: tl.constexpr):
-    """One distinct matrix: the sum over its own frequency and, if the half spectrum has it, the conjugate one."""
+    """One distinct matrix: sum over its frequency and, if the half spectrum has it, the conjugate one."""
     matrix = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < o * i
@@ -98,7 +98,7 @@ def _backward(g_ptr, first_ptr, second_ptr, g_reals_ptr, g_pairs_ptr, r, o, i, o
         there = g_ptr + 4 * second * o * i + place
         real += tl.load(there, mask=inside) + tl.load(there + 2 * o * i + i, mask=inside)
         imaginary -= tl.load(there + 2 * o * i, mask=inside) - tl.load(there + i, mask=inside)
-    imaginary = tl.where(matrix < own, 0.0, imaginary)  # that one is zero, and stays zero
+    imaginary = tl.where(matrix < own, 0.0, imaginary)  # a real matrix: its imaginary part stays zero
     if matrix < r:
         tl.store(g_reals_ptr + matrix * o * i + at, real, mask=inside)
     else:

@@ -1,4 +1,4 @@
-"""Independent work side by side on one GPU."""
+"""Run independent jobs concurrently on one GPU, by CUDA streams."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def concurrently(jobs: Sequence[Callable[[], Tensor]], like: Tensor) -> list[Tensor]:
-    """The results of independent jobs, each on a stream of its own where `like` is on a GPU.
+    """Run independent jobs and return their results; if `like` is on a GPU, each job has its own stream.
 
-    Small matrices leave most of a GPU idle; their kernels run beside those of large ones. Autograd takes each job's
-    backward pass to the same stream.
+    Small matrices leave most of a GPU idle, so their kernels can run beside the kernels of large ones. Autograd runs
+    each job's backward pass on the same stream.
     """
     if not like.is_cuda:
         return [job() for job in jobs]
@@ -23,7 +23,7 @@ def concurrently(jobs: Sequence[Callable[[], Tensor]], like: Tensor) -> list[Ten
             results.append(job())
     for result, stream in zip(results, _streams(len(jobs), like.device), strict=True):
         main.wait_stream(stream)
-        result.record_stream(main)  # made on one stream and freed by another's user
+        result.record_stream(main)  # allocated on one stream, used and freed on another
     return results
 
 

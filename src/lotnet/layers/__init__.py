@@ -1,4 +1,4 @@
-"""Layers that are 1-Lipschitz in l2."""
+"""Layers that are 1-Lipschitz in the l2 norm."""
 
 from lotnet.layers.activations import Householder, MaxMin
 from lotnet.layers.base import LipschitzLayer, freeze

@@ -1,4 +1,4 @@
-"""Activations that preserve the norm of gradients: on pairs of channels, a reflection or nothing."""
+"""Activations that preserve the norm of gradients: each pair of channels is reflected or left as it is."""
 
 import math
 
@@ -13,7 +13,7 @@ from lotnet.layers.base import LipschitzLayer, check_sizes
 
 
 class MaxMin(LipschitzLayer):
-    """The larger of channels i and i + c/2 in the first half, the smaller in the second.
+    """MaxMin activation: the larger of channels i and i + c/2 becomes channel i, the smaller channel i + c/2.
 
     >>> MaxMin()(torch.tensor([1.0, 4.0, 3.0, 2.0]).view(1, 4, 1, 1)).flatten().tolist()
     [3.0, 4.0, 1.0, 2.0]
@@ -31,11 +31,11 @@ class MaxMin(LipschitzLayer):
 
 
 class Householder(LipschitzLayer):
-    """`z - 2 v relu(v.z)` on pairs z of channels, `order` times: reflect what lies beyond a line through the origin.
+    """Householder activation: `z - 2 v relu(v.z)` on pairs z of channels, `order` times.
 
-    v is the unit vector `(-sin(t/2), cos(t/2))` of a trainable angle t for each pair. Written this way the function is
-    continuous, and 1-Lipschitz up to the rounding of v, for every angle: no case distinction can be missed.
-    Starts at t = pi/2, where order one equals `MaxMin`.
+    Each step reflects the pairs on one side of a line through the origin. Its normal v is the unit vector
+    `(-sin(t/2), cos(t/2))`, with a trainable angle t for each pair. The function is continuous for every angle, and
+    1-Lipschitz up to the rounding of v. It starts at t = pi/2, where order one equals `MaxMin`.
 
     >>> x = torch.randn(2, 6, 4, 4)
     >>> torch.allclose(Householder(6)(x), MaxMin()(x), atol=1e-6)
@@ -50,7 +50,7 @@ class Householder(LipschitzLayer):
                 f"Householder needs an even number of channels and order 1 or 2, not {channels} and {order}"
             )
         self.channels = channels
-        # A second reflection along the same line would do nothing for ever: it starts across the first.
+        # A second reflection along the same line would never do anything, so it starts perpendicular to the first.
         starts = torch.tensor([math.pi / 2, -math.pi / 2])[:order]
         self.angles = nn.Parameter(starts[:, None].repeat(1, channels // 2))
 

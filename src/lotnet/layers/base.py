@@ -1,4 +1,4 @@
-"""The law of a layer, and freezing."""
+"""The base class of layers, and freezing of whole models."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from lotnet.frozen.pointwise import FrozenFlatten
 
 
 class LipschitzLayer(nn.Module, ABC):
-    """A layer whose function in `eval()` is 1-Lipschitz in l2, or that states its constant when frozen.
+    """A layer that is 1-Lipschitz in l2 in `eval()` mode, or that states its Lipschitz constant when frozen.
 
-    Trainable state is only the free kernel `weight`, `bias`, activation angles and a residual's mix. `frozen` gives the
-    plain inference module for inputs of one shape; it computes the same function within rounding.
+    The only trainable parameters are the free kernel `weight`, `bias`, activation angles and a residual's mix. `frozen`
+    returns the plain inference module for inputs of one shape, which computes the same function up to rounding.
     """
 
     @abstractmethod
@@ -26,11 +26,11 @@ class LipschitzLayer(nn.Module, ABC):
 
 
 def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch.float32) -> FrozenModel:
-    """A plain inference module with proved bounds: float64 orthogonalisation, stored in `dtype`.
+    """Convert a model to a plain inference module with proved bounds, orthogonalised in float64 and stored in `dtype`.
 
     `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, `nn.Flatten`,
-    `nn.Identity` and lotnet's layers are understood: anything else, such as a module with its own `x + f(x)`, is
-    refused by name, since nobody could say how its bounds compose.
+    `nn.Identity` and lotnet's layers can be frozen. Any other module, such as one with its own `x + f(x)`, raises an
+    error that names it, because lotnet has no rule for its bounds.
 
     >>> from lotnet import OrthogonalConv2d
     >>> freeze(nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16).input_shape
@@ -67,13 +67,16 @@ def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str
 
 
 def _freezes_its_own_forward(layer: type[LipschitzLayer]) -> bool:
-    """Whether no subclass has changed `forward` below the class whose `frozen` speaks for it."""
+    """Whether `frozen` is defined in the class that defines `forward`, or in a subclass of it.
+
+    A subclass that overrides only `forward` would be frozen as the function of its parent.
+    """
     forward, frozen = (next(c for c in layer.__mro__ if name in vars(c)) for name in ("forward", "frozen"))
     return issubclass(frozen, forward)
 
 
 def _check_shape(stage: FrozenModule, shape: Shape, dtype: torch.dtype, name: str) -> None:
-    """By running it: channels that do not match might be broadcast, a copying that no bound counts."""
+    """Run the stage to check its output shape: channels that do not match might be broadcast, which no bound covers."""
     try:
         found = tuple(stage(torch.zeros(1, *shape, dtype=dtype)).shape[1:])
     except (RuntimeError, ValueError):
@@ -104,7 +107,7 @@ def _input_shape(model: nn.Module, image_size: int | Shape) -> Shape:
 
 
 def _first_channels(model: nn.Module) -> int | None:
-    """Those that the first layer with a fixed number takes, unless something before it changes them."""
+    """Input channels of the first layer that fixes them, or None if a module before it may change their number."""
     for module in model.modules():
         if isinstance(channels := getattr(module, "in_channels", None), int):
             return channels
@@ -123,8 +126,8 @@ def is_size(n: object) -> bool:
     return isinstance(n, Integral) and int(n) >= 1
 
 
-def same_precision(x: Tensor, weight: Tensor) -> Tensor:
-    """The input in the precision the layer computes in: half precisions are widened to float32."""
+def to_compute_dtype(x: Tensor, weight: Tensor) -> Tensor:
+    """Convert the input to the dtype that the layer computes in: half precisions are widened to float32."""
     check_floating(x)
     return x.to(torch.promote_types(weight.dtype, torch.float32))
 
@@ -140,8 +143,10 @@ def check_finite(weight: Tensor, name: str) -> None:
 
 
 class Cached:
-    """A value computed from one tensor and a key, kept until either changes. It compares the tensor's entries, since
-    not every in-place change leaves a trace."""
+    """A cache of one value, computed from a tensor and a key, and kept until either changes.
+
+    It compares the tensor's entries, since not every in-place change increments the version counter.
+    """
 
     def __init__(self) -> None:
         self._key: Any = None
@@ -152,7 +157,7 @@ class Cached:
         known = self._source
         key = (key, source.dtype, source.device)
         if known is None or key != self._key or not torch.equal(known, source):
-            with torch.inference_mode(False):  # what is kept may be needed outside of it, for a gradient
+            with torch.inference_mode(False):  # the value may be used outside of it later, for a gradient
                 self._value = compute()
             self._key, self._source = key, source.detach().clone()
         return self._value

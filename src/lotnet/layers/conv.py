@@ -8,19 +8,19 @@ from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
 from lotnet.kernels import dispatch
-from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, same_precision
+from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.operators import Operator
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 
 
 class OrthogonalConv2d(LipschitzLayer):
-    """A convolution with largest singular value one, aligned like `nn.Conv2d(padding="same")`.
+    """Orthogonal 2-D convolution (largest singular value one), aligned like `nn.Conv2d(padding="same")`.
 
-    A stride s turns each s x s window into s^2 channels first, which is invertible, so norms can be preserved
-    there too. `training` uses the parametrization's fast iteration; `eval()` its most accurate one, computed once,
-    without gradients for the weight, until the weight or the image size changes. The input's dtype is returned;
-    half precisions and autocast are widened to float32 inside.
+    With a stride s, each s x s window first becomes s^2 channels. This is invertible, so a strided layer can preserve
+    norms too. In `train()` mode the layer uses the fast iteration of its parametrization. In `eval()` mode it uses the
+    most accurate one, without gradients for the weight, and caches the operator until the weight or the image size
+    changes. The output has the input's dtype; half precisions and autocast are widened to float32 inside.
 
     >>> layer = OrthogonalConv2d(16, 32, 3, stride=2).eval()
     >>> x = torch.randn(1, 16, 8, 8)
@@ -53,12 +53,12 @@ class OrthogonalConv2d(LipschitzLayer):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._eval_operator = Cached()
         self.prepared: Operator | None = None
-        """Operator for the next training steps, set by one who orthogonalises many layers at once."""
+        """Operator to use in training mode instead of computing one. `lotnet.orthogonalize` sets it for all layers."""
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
         with torch.autocast(x.device.type, enabled=False):
-            inner = same_precision(x, self.weight)
+            inner = to_compute_dtype(x, self.weight)
             if self.stride > 1:
                 inner = windows_to_channels(inner, self.stride)
             y = self.operator(inner.shape[-2], inner.shape[-1]).apply(inner)
@@ -73,7 +73,7 @@ class OrthogonalConv2d(LipschitzLayer):
         if self.training:
             if self.prepared is not None:
                 return self.prepared
-            if not dispatch.reading_stalls(weight):  # there the training loop watches the loss
+            if not dispatch.reading_synchronizes(weight):  # on a GPU the training loop checks the loss instead
                 check_finite(weight, "kernel")
             return self.parametrization.operator(weight, geometry)
         key = (geometry, self.parametrization)
@@ -83,7 +83,7 @@ class OrthogonalConv2d(LipschitzLayer):
 
     @torch.no_grad()
     def frozen_operator(self, height: int, width: int) -> Operator:
-        """The same, as accurate as float64 allows."""
+        """The linear operator on (downsampled) images of this size, as accurate as float64 allows."""
         check_finite(self.weight, "kernel")
         return self.parametrization.operator(self.weight.double(), self.geometry(height, width), frozen=True)
 

@@ -8,13 +8,13 @@ from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenLinear
 from lotnet.kernels import dispatch
-from lotnet.layers.base import LipschitzLayer, check_finite, check_sizes, same_precision
+from lotnet.layers.base import LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
 
 
 class OrthogonalLinear(LipschitzLayer):
-    """A dense layer with orthonormal rows or columns: the orthogonal convolution of one pixel.
+    """Orthogonal dense layer: orthonormal rows or columns, as an orthogonal convolution of one pixel.
 
     >>> layer = OrthogonalLinear(8, 8, bias=False).eval()
     >>> x = torch.randn(5, 8)
@@ -49,9 +49,9 @@ class OrthogonalLinear(LipschitzLayer):
 
 
 class NormalizedLinear(LipschitzLayer):
-    """Last-layer normalisation: every row has norm one, so every logit by itself is 1-Lipschitz.
+    """Last layer with normalised rows (last-layer normalisation, LLN): each logit by itself is 1-Lipschitz.
 
-    The whole layer is not: certificates compare pairs of rows. A zero row stays zero.
+    The layer as a whole is not 1-Lipschitz: certificates compare pairs of rows. A zero row stays zero.
 
     >>> NormalizedLinear(16, 10)(torch.zeros(1, 16)).tolist() == [[0.0] * 10]
     True
@@ -67,10 +67,10 @@ class NormalizedLinear(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)
-        if not dispatch.reading_stalls(x):
+        if not dispatch.reading_synchronizes(x):
             check_finite(self.weight, "last layer's weight")
         with torch.autocast(x.device.type, enabled=False):
-            inner = same_precision(x, self.weight)
+            inner = to_compute_dtype(x, self.weight)
             bias = None if self.bias is None else self.bias.to(inner.dtype)
             y = F.linear(inner, normalized_rows(self.weight.to(inner.dtype)), bias)
         return y.to(x.dtype)
@@ -84,7 +84,7 @@ class NormalizedLinear(LipschitzLayer):
 
 
 def normalized_rows(weight: Tensor) -> Tensor:
-    """Rows divided by their norms. No epsilon is added, which would make the rows depend on their scale."""
+    """Divide rows by their norms. No epsilon is added: the result would depend on the scale of the rows."""
     largest = weight.detach().abs().amax(dim=1, keepdim=True)
     scaled = weight / torch.where(largest > 0, largest, 1)
     square = scaled.square().sum(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What stands between the convolutions, and how bounds pass through it."""
+"""Layers other than convolutions and activations: normalisation, residual connections, downsampling and pooling."""
 
 import math
 from collections.abc import Sequence
@@ -23,9 +23,10 @@ from lotnet.layers.base import LipschitzLayer, check_floating, check_sizes, froz
 
 
 class Normalize(LipschitzLayer):
-    """`(x - mean) / std` by channel: the first module of every model, so that radii are in pixels of [0, 1].
+    """`(x - mean) / std` per channel: the first module of every model, so that radii are in pixels of [0, 1].
 
-    Its Lipschitz constant `1 / min std` is part of every certificate. One scalar std keeps that loss-free.
+    Its Lipschitz constant `1 / min std` is part of every certificate. With one std for all channels, that constant is
+    exact in every direction.
 
     >>> Normalize(mean=[0.5], std=0.25)(torch.ones(1, 1, 1, 1)).item()
     2.0
@@ -44,7 +45,7 @@ class Normalize(LipschitzLayer):
         if deviations.shape != means.shape or not ((deviations > 0) & deviations.isfinite()).all():
             raise InputError(f"Normalize needs one positive std, or one for each entry of mean, not {std}")
         self.in_channels = len(means)
-        self.register_buffer("mean", torch.tensor(means.tolist()))  # where modules are made: the default device
+        self.register_buffer("mean", torch.tensor(means.tolist()))  # on the default device
         self.register_buffer("std", torch.tensor(deviations.tolist()))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,9 +70,10 @@ class Normalize(LipschitzLayer):
 
 
 class ConvexResidual(LipschitzLayer):
-    """`mix x + (1 - mix) block(x)`: 1-Lipschitz when the block is. A trainable mix is the sigmoid of a logit.
+    """Residual connection `mix x + (1 - mix) block(x)`: 1-Lipschitz if the block is.
 
-    A block that changes the shape needs a `shortcut` that changes it alike, in the place of x.
+    The mix is the sigmoid of a logit, which may be trainable. A block that changes the shape needs a `shortcut`, which
+    replaces x and makes the same change of shape.
 
     >>> ConvexResidual(nn.Flatten(2), mix=0.25, shortcut=nn.Flatten(2))(torch.ones(1, 2, 3, 3)).shape
     torch.Size([1, 2, 9])
@@ -108,7 +110,7 @@ class ConvexResidual(LipschitzLayer):
 
 
 def _check_sum(direct: Shape, through: Shape) -> None:
-    """Shapes that differ might be broadcast, a copying that no bound counts."""
+    """Refuse shapes that differ: they might be broadcast, which no bound covers."""
     if direct != through:
         raise InputError(
             f"a residual adds shapes {tuple(direct)} and {tuple(through)}: give it a shortcut that changes the shape "
@@ -117,7 +119,7 @@ def _check_sum(direct: Shape, through: Shape) -> None:
 
 
 class InvertibleDownsampling(LipschitzLayer):
-    """Each stride x stride window becomes stride^2 channels: a permutation of the entries.
+    """Turn each stride x stride window into stride^2 channels: a permutation of the entries.
 
     >>> InvertibleDownsampling(2)(torch.zeros(1, 3, 8, 8)).shape
     torch.Size([1, 12, 4, 4])
@@ -145,9 +147,10 @@ class InvertibleDownsampling(LipschitzLayer):
 
 
 class Centering(LipschitzLayer):
-    """A batch norm whose scale is fixed at one: subtracts the channel's mean, adds a bias.
+    """Batch normalisation with its scale fixed at one: subtracts the channel's mean and adds a bias.
 
-    Training uses the mean of the whole batch, over all processes; evaluation the running mean, a constant: 1-Lipschitz.
+    Training uses the mean of the whole batch, over all processes. Evaluation uses the running mean, a constant, so the
+    layer is 1-Lipschitz.
 
     >>> bool(Centering(3)(torch.rand(8, 3, 4, 4)).mean().abs() < 1e-6)
     True
@@ -171,7 +174,7 @@ class Centering(LipschitzLayer):
         if self.training:
             mean = x.mean(dim=(0, 2, 3))
             if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-                mean = dist_fn.all_reduce(mean) / dist.get_world_size()  # batches are shared out equally
+                mean = dist_fn.all_reduce(mean) / dist.get_world_size()  # every process has an equal batch
             with torch.no_grad():
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         return x + (self.bias.to(x.dtype) - mean)[:, None, None]
@@ -190,8 +193,9 @@ class Centering(LipschitzLayer):
 
 
 class AveragePool(LipschitzLayer):
-    """Sum over disjoint size x size windows divided by size: the largest scale at which averaging is 1-Lipschitz.
-    Rows and columns that fill no window are left out.
+    """Average pooling times `size`, the largest scale at which it is 1-Lipschitz: window sums divided by `size`.
+
+    Windows are disjoint. Rows and columns that fill no window are left out.
 
     >>> AveragePool(2)(torch.ones(1, 1, 2, 2)).item()
     2.0
@@ -214,7 +218,7 @@ class AveragePool(LipschitzLayer):
 
 
 class MaxPool(LipschitzLayer):
-    """Largest entry of disjoint size x size windows. Rows and columns that fill no window are left out.
+    """Max pooling over disjoint size x size windows. Rows and columns that fill no window are left out.
 
     >>> MaxPool(2)(torch.arange(4.0).view(1, 1, 2, 2)).item()
     3.0

@@ -1,4 +1,4 @@
-"""Shapes inside a model, learned by running one example through it."""
+"""Record shapes inside a model by running one example through it."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -23,8 +23,8 @@ class LayerShapes:
 def trace_shapes(model: nn.Module, layers: Iterable[nn.Module], example: Tensor) -> dict[nn.Module, LayerShapes]:
     """Run `example` through `model` in `eval()` mode without gradients, and record the shapes at each of `layers`.
 
-    Afterwards every module is in the mode it was in. A layer that does not run has no entry; one that runs more than
-    once has the shapes of its last call.
+    Afterwards the training mode of every module is restored. A layer that does not run has no entry. A layer that runs
+    more than once has the shapes of its last call.
     """
     shapes: dict[nn.Module, LayerShapes] = {}
 
@@ -42,7 +42,7 @@ def trace_shapes(model: nn.Module, layers: Iterable[nn.Module], example: Tensor)
 
 
 def trace_geometries(model: nn.Module, example: Tensor) -> dict[OrthogonalConv2d, Geometry]:
-    """The geometry of each orthogonal convolution in `model`, at the image size that it meets for `example`."""
+    """The geometry of each orthogonal convolution in `model`, at the size of its input when `model` runs `example`."""
     layers = [module for module in model.modules() if isinstance(module, OrthogonalConv2d)]
     shapes = trace_shapes(model, layers, example)
     geometries = {}

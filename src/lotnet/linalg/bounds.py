@@ -1,7 +1,7 @@
 """Proved upper bounds of norms: of stored tensors, of the matrices they hold, of a truncated exponential.
 
-Whatever these functions return is at least the norm, in real arithmetic, of exactly the numbers stored, at
-any magnitude; not finite in, infinity out. Tensors are converted to float64 (exactly) and divided by a
+Every returned value is at least the norm of exactly the stored numbers, in real arithmetic and at any
+magnitude. Input that is not finite gives infinity. Tensors are converted to float64 (exactly) and divided by a
 power of two, so that the largest real or imaginary part lies in [1/2, 1) and neither overflow nor underflow
 matters. (Subnormal numbers must be read as they are: torch's default, undone by `set_flush_denormal`.)
 """
@@ -22,13 +22,13 @@ _U = unit_roundoff(torch.float64)
 # underflow: fewer than 2^40 entries, each off by less than 2^-500.
 _OUTWARD = 1 + 2.0**-45
 
-# Height of the Cholesky shift above the estimate of lambda_max, relative: far above the rounding of the
-# factorisation (about m^2 u), and half of it is all that the bound gives away.
+# Relative excess of the Cholesky shift over the estimate of lambda_max. It is far above the rounding of the
+# factorisation (about m^2 u), and loosens the bound of the singular value by only half as much.
 _MARGIN = 2.0**-23
 
 
 def norm_bound(x: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
-    """The l2 norm over `dim` (default: of all entries), float64. Frobenius norms: `dim=(-2, -1)`."""
+    """Upper bound of the l2 norm over `dim` (default: all), float64. For Frobenius norms pass `dim=(-2, -1)`."""
     dims = tuple(range(x.ndim)) if dim is None else (dim,) if isinstance(dim, int) else dim
     x, size = _scaled(x, dims)
     return _unscaled(_square_sum(x, dims).sqrt(), size)
@@ -40,16 +40,17 @@ def beta(w: Tensor) -> Tensor:
 
 
 def beta_conv(kernel: Tensor) -> Tensor:
-    """The same for the operator of a spatial convolution, any padding, stride and image.  (o, i, k, k) -> ()
+    """`beta` for the operator of a spatial convolution, any padding, stride and image.  (o, i, k, k) -> ()
 
-    Each row of that operator holds taps of one o, each column taps of one i, none more than once (taps that
-    circular padding folds together add up): the sums of |kernel| over (i, k, k) and (o, k, k) bound theirs.
+    Each row of the operator holds taps of one output channel, and each column taps of one input channel, none
+    more than once (taps that circular padding folds together add up). So the sums of |kernel| over (i, k, k)
+    bound its row sums, and the sums over (o, k, k) its column sums.
     """
     return _absolute_bound(kernel, row=(1, 2, 3), column=(0, 2, 3))
 
 
 def spectral_norm_bound(w: Tensor) -> Tensor:
-    """The largest singular value of each matrix, real or complex, from above.  (..., m, n) -> (...), float64
+    """Upper bound of the largest singular value of each matrix, real or complex.  (..., m, n) -> (...), float64
 
     Tight to 6e-8 relative at any condition, rank and scale (to 6 m n u where that is more).
 
@@ -58,10 +59,10 @@ def spectral_norm_bound(w: Tensor) -> Tensor:
 
         sigma^2 = lambda_max(W W*) <= s + ||A - R R*|| + u max |a_ii| + ||E||.
 
-    `A - R R*` is computed, and the error of that product added. That R is a Cholesky factor only makes the
-    bound tight: s is just above an *estimate* of lambda_max, which nobody has to trust. A small subspace
-    finds it when the largest singular values cluster (orthogonal layers), else all eigenvalues are
-    computed. If even that fails, the Frobenius norm still holds.
+    `A - R R*` is computed, and the error of that product is added. Choosing R as a Cholesky factor only makes
+    the bound tight: s is just above an *estimate* of lambda_max, on which the proof does not rely. The estimate
+    comes from a small subspace if the largest singular values cluster (orthogonal layers), else from all
+    eigenvalues. If even that fails, the Frobenius norm still holds.
     """
     if w.numel() == 0:
         return torch.zeros(w.shape[:-2], dtype=torch.float64, device=w.device)
@@ -74,10 +75,10 @@ def spectral_norm_bound(w: Tensor) -> Tensor:
 
 
 def series_bound(theta: float, terms: int) -> Upper:
-    """`max |S(i t)|` over `0 <= t <= theta`, `S(z) = 1 + z + ... + z^terms / terms!`.
+    """Upper bound of `|S(i t)|` over `0 <= t <= theta`, for `S(z) = 1 + z + ... + z^terms / terms!`.
 
-    It bounds `||S(A)||_2`, SOC's exponential cut after `terms` applications of A, for every skew-symmetric
-    A with `||A||_2 <= theta`: such an A is normal, with eigenvalues `i t`. Tight to 2^-40.
+    It bounds `||S(A)||_2` for every skew-symmetric A with `||A||_2 <= theta`, because such an A is normal, with
+    eigenvalues `i t`. S is the truncated exponential of SOC (skew orthogonal convolution). Tight to 2^-40.
 
     Proof. `p(x) = |S(i t)|^2` is a polynomial in `x = t^2` with rational coefficients. On an interval it is
     an average of its Bernstein coefficients, so the largest of them bounds it; the first and the last are
@@ -115,7 +116,7 @@ def _short_spectral_norm_bound(w: Tensor) -> Tensor:  # (f, m, n), m <= n -> (f,
 
 
 def _cholesky_bound(gram: Tensor, shift: Tensor) -> Tensor:  # (f, m, m), (f,) -> (f,)
-    """lambda_max of `gram`: the shift, and all that keeps `shift I - gram` from being some R R*."""
+    """Bound of lambda_max of `gram`: the shift, plus the distance of `shift I - gram` from some `R R*`."""
     a = -gram
     diagonal = a.diagonal(dim1=1, dim2=2)
     diagonal += shift[:, None]
@@ -140,7 +141,7 @@ def _gram_error(x: Tensor) -> Tensor:  # (f, m, n) -> (f,)
 
 
 def _ritz_estimate(gram: Tensor) -> Tensor:  # (f, m, m) -> (f,)
-    """lambda_max on a subspace: accurate if it has more dimensions than there are eigenvalues off the top."""
+    """lambda_max on a subspace: accurate if its dimension exceeds the number of eigenvalues outside the top cluster."""
     m = gram.shape[-1]
     v = torch.randn(m, min(m, 16), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(gram)
     for _ in range(4):
@@ -154,7 +155,7 @@ def _eigenvalue_estimate(gram: Tensor) -> Tensor:  # (f, m, m) -> (f,)
 
 
 def _absolute_bound(w: Tensor, row: tuple[int, ...], column: tuple[int, ...]) -> Tensor:
-    """Root of the largest sum of moduli over `row` times the largest over `column`; the rest is batch."""
+    """Square root of the largest sum of moduli over `row` times the largest over `column`; other axes are batch."""
     dims = tuple({*row, *column})
     w, size = _scaled(w, dims)
     modulus = _squares(w).sqrt()  # three roundings
@@ -164,7 +165,7 @@ def _absolute_bound(w: Tensor, row: tuple[int, ...], column: tuple[int, ...]) ->
 
 
 def _square_sum(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The squared l2 norm, from above up to `_OUTWARD`: a sum of N squares loses at most g_N of itself."""
+    """Upper bound of the squared l2 norm, up to `_OUTWARD`: a sum of N squares has a relative error of at most g_N."""
     terms = math.prod(x.shape[d] for d in dims) * (2 if x.is_complex() else 1)
     return _squares(x).sum(dims) / (1 - float(gamma(terms, _U)))
 
@@ -174,7 +175,10 @@ def _squares(x: Tensor) -> Tensor:
 
 
 def _scaled(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """`x` in float64 with its largest part brought to [1/2, 1), or 0 if not finite; and that part's size."""
+    """Convert `x` to float64 and scale its largest part to [1/2, 1). Return the result and the size of that part.
+
+    Slices that are not finite become 0.
+    """
     size = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
     size = size.to(torch.float64).amax(dims, keepdim=True)
     x = x.to(torch.complex128 if x.is_complex() else torch.float64).where(size.isfinite(), 0)
@@ -190,7 +194,7 @@ def _unscaled(bound: Tensor, size: Tensor) -> Tensor:
 
 
 def _powers_of_two(size: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    """Two factors of `2^(sign e)`, size in [2^(e-1), 2^e), as one may overflow. Made of bits, so exact."""
+    """Two factors of `2^(sign e)`, for size in [2^(e-1), 2^e): one alone may overflow. Built from bits, so exact."""
     exponent = sign * torch.frexp(size.where(size.isfinite(), 1)).exponent.long()
     half = exponent // 2
     return ((half + 1023) << 52).view(torch.float64), ((exponent - half + 1023) << 52).view(torch.float64)

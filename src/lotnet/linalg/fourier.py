@@ -1,14 +1,16 @@
 """Convolutions as one matrix product per frequency, with the transforms written as matrix products too.
 
-A real image of `h x w` pixels is surrounded by zeros to the periodic grid and transformed along the rows' index, then
-the columns'. The first transform reads real numbers, so half of its frequencies say everything: it is the one that is
-halved, and the second has half the work. The transform `T` from pixels to the half spectrum is scaled to be an
-isometry: inner rows of the half spectrum stand for two conjugate frequencies and carry `sqrt 2`. So its inverse is
-its transpose, padding and cropping included, and a convolution with transfer matrices `W_f` is `T^T diag(W_f) T`: its
-norm is at most `max_f ||W_f||`, exactly real, whatever the `W_f` are.
+A real image of `h x w` pixels is zero-padded to the periodic grid, then transformed along the row index, then along
+the column index. The first transform reads real numbers, so half of its frequencies determine the others. Only these
+are computed, which halves the work of the second transform too.
 
-Everything is an ordinary real product with a small constant matrix. That is fast at the sizes of
-this field, differentiable, exportable, and its rounding error can be bounded, which an FFT library's cannot.
+The transform `T` from pixels to the half spectrum is scaled to be an isometry: inner rows of the half spectrum stand
+for two conjugate frequencies each, and are scaled by `sqrt 2`. So its transpose inverts it, cropping included. A
+convolution with transfer matrices `W_f` is `T^T diag(W_f) T`. Whatever the `W_f` are, this is exactly real, and its
+norm is at most `max_f ||W_f||`.
+
+Every step is an ordinary real product with a small constant matrix. Such products are fast for small images,
+differentiable and exportable. Their rounding error can be bounded, while an FFT library's cannot.
 
 Layout: pixels first, then channels, then batch (h w c b), so that every product is one large GEMM. `analyze` and
 `synthesize` only permute views; a chain of layers stays in that layout without copies.
@@ -31,7 +33,7 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 
 def _constant(make: Maker) -> Maker:
-    """Made once for each set of arguments, and fit for training even if the first who asks is in inference mode."""
+    """Cache a constant tensor for each set of arguments. It works in training even if first made in inference mode."""
     return cast(Maker, lru_cache(maxsize=128)(torch.inference_mode(mode=False)(make)))
 
 
@@ -61,8 +63,8 @@ class Grid:
         return self.half * self.columns
 
     @property
-    def own_conjugates(self) -> int:
-        """Frequencies that are their own conjugates: a real kernel's matrices are real there."""
+    def self_conjugates(self) -> int:
+        """Number of frequencies that are their own conjugates: a real kernel's matrices are real there."""
         return (2 - self.rows % 2) * (2 - self.columns % 2)
 
 
@@ -78,45 +80,45 @@ def transfer(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> f o i complex
 def distinct_parts(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r 1 o i, p 2 o i
     """Real and imaginary parts of the transfer matrices at the frequencies that are not conjugates of one another.
 
-    Up to four frequencies are their own conjugates, and their matrices real. The half spectrum repeats others in its
-    first and last row; on the padded grid of a 2 x 2 image only 6 of its 12 matrices are distinct and complex.
-    `expand` has the others.
+    Up to four frequencies are their own conjugates, so their matrices are real (r). The half spectrum repeats other
+    matrices in its first and last row: on the padded grid of a 2 x 2 image, only 6 of its 12 matrices are distinct and
+    complex (p). `expand` restores the repeated ones.
     """
     o, i = kernel.shape[:2]
-    basis, own = _distinct_basis(grid, kernel), grid.own_conjugates
+    basis, own = _distinct_basis(grid, kernel), grid.self_conjugates
     reals, pairs = basis[:own, 0] @ _taps(kernel), basis[own:].flatten(0, 1) @ _taps(kernel)
     return reals.view(-1, 1, o, i), pairs.view(-1, 2, o, i)
 
 
 def joined_parts(kernel: Tensor, grid: Grid) -> Tensor:  # o i k k -> n 2 o i
-    """The same in one batch: the imaginary parts of the first, real ones are zero."""
+    """`distinct_parts` in one batch: the real matrices come first, with imaginary parts of zero."""
     return (_distinct_basis(grid, kernel).flatten(0, 1) @ _taps(kernel)).view(-1, 2, *kernel.shape[:2])
 
 
 def distinct_transfers(kernel: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:  # o i k k -> r o i real, p o i complex
-    """The same as matrices."""
+    """`distinct_parts` as real and complex matrices."""
     reals, pairs = distinct_parts(kernel, grid)
     return reals[:, 0], torch.complex(pairs[:, 0], pairs[:, 1])
 
 
 def expand(reals: Tensor, pairs: Tensor, grid: Grid) -> Tensor:  # r o i, p o i -> f o i complex
     """The half spectrum from its distinct matrices."""
-    index = distinct(grid, reals.device)
+    index = spectrum_index(grid, reals.device)
     real = torch.cat((reals, pairs.real)).index_select(0, index.source)
     imaginary = torch.cat((torch.zeros_like(reals), pairs.imag)).index_select(0, index.source)
     return torch.complex(real, imaginary * index.sign.to(real.dtype)[:, None, None])
 
 
 def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows columns
-    """The real kernel, as large as the grid, whose transfer matrices are these; same alignment."""
+    """The inverse of `transfer`: the real kernel, as large as the grid, with these matrices; same alignment."""
     o, i = transfers.shape[1:]
-    spectrum = transfers.view(grid.half, grid.columns, o, i).permute(2, 3, 1, 0)  # the library halves the last axis
+    spectrum = transfers.view(grid.half, grid.columns, o, i).permute(2, 3, 1, 0)  # torch.fft halves the last axis
     kernel = torch.fft.irfft2(spectrum.conj(), s=(grid.columns, grid.rows)).mT
     return kernel.roll(((grid.rows - 1) // 2, (grid.columns - 1) // 2), dims=(-2, -1))
 
 
 def analyze(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
-    """The isometry `T`: real and imaginary parts of all channels stacked, for each frequency."""
+    """Apply the isometry `T`: the result stacks real and imaginary parts of all channels, for each frequency."""
     b, i, h, w = x.shape
     pixels = _pixels_first(x).reshape(h, w * i * b)
     rows = row_basis(grid, x.dtype, x.device) @ pixels
@@ -125,8 +127,11 @@ def analyze(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
 
 
 def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
-    """A view where the image lies that way already. Where the batch comes first, a CPU copies in two steps that each
-    move whole rows: half the time of one that moves single numbers."""
+    """Permute the image to pixels, channels, batch: a view if its memory has that order already.
+
+    If the batch comes first, a CPU copies in two steps that each move whole rows. That takes half the time of one copy
+    that moves single numbers.
+    """
     if dispatch.permutes_in_one_pass(x) or not x.is_contiguous():
         return x.permute(2, 3, 1, 0)
     b, c, h, w = x.shape
@@ -134,7 +139,7 @@ def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
 
 
 def synthesize(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
-    """The transpose of `analyze`: back to pixels, the padding cropped."""
+    """Apply the transpose of `analyze`: back to pixels, without the padding."""
     _, o2, b = spectrum.shape
     columns = column_basis(grid, spectrum.dtype, spectrum.device).mT @ spectrum.view(grid.half, 2 * grid.columns, -1)
     pixels = row_basis(grid, spectrum.dtype, spectrum.device).mT @ columns.view(2 * grid.half, -1)
@@ -146,12 +151,12 @@ def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 
 
 
 def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, height
-    """Half transform along the rows' index: real and imaginary part next to each other for each frequency."""
+    """Half transform along the row index: real and imaginary part next to each other for each frequency."""
     return _row_basis(grid.rows, grid.height, grid.padding, dtype, device)
 
 
 def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 columns, 2 width
-    """Full transform along the columns' index, of complex numbers given as (part, column)."""
+    """Full transform along the column index, of complex numbers given as (part, column)."""
     return _column_basis(grid.columns, grid.width, grid.padding, dtype, device)
 
 
@@ -175,8 +180,8 @@ def _column_basis(n: int, size: int, padding: int, dtype: torch.dtype, device: t
 
 
 @_constant
-def distinct(grid: Grid, device: torch.device) -> SpectrumIndex:
-    """Which matrices of a half spectrum are distinct: first the `own_conjugates`, then one of each conjugate pair."""
+def spectrum_index(grid: Grid, device: torch.device) -> SpectrumIndex:
+    """Index of the distinct matrices of a half spectrum: self-conjugate frequencies first, then one of each pair."""
     reals, pairs, mirrors = [], [], {}
     for u in range(grid.half):
         for v in range(grid.columns):
@@ -199,7 +204,7 @@ def distinct(grid: Grid, device: torch.device) -> SpectrumIndex:
         sign,
         torch.tensor(first, device=device),
         torch.tensor(second, device=device),
-        grid.own_conjugates,
+        grid.self_conjugates,
     )
 
 
@@ -223,7 +228,7 @@ def _distinct_basis(grid: Grid, kernel: Tensor) -> Tensor:
 
 @_constant
 def _distinct_tap_basis(grid: Grid, kh: int, kw: int, dtype: torch.dtype, device: torch.device) -> Tensor:  # n 2 k k
-    first = distinct(grid, device).first
+    first = spectrum_index(grid, device).first
     return _tap_basis(grid, kh, kw, dtype, device).view(2, grid.frequencies, -1)[:, first].transpose(0, 1).contiguous()
 
 

@@ -1,7 +1,7 @@
 """The polar factor `W = (V V*)^(-1/2) V` of a batch of matrices, and its derivative.
 
 `W` is the nearest matrix to `V` with orthonormal rows (or columns, whichever are fewer): with `V = P S Q*`,
-`W = P Q*`. Only matrix products are used going forward, so it runs at the speed of the hardware in any precision.
+`W = P Q*`. The forward pass uses only matrix products, so it runs at the speed of the hardware in any precision.
 """
 
 from typing import Any
@@ -14,9 +14,10 @@ from lotnet.kernels import dispatch
 from lotnet.linalg import sylvester
 from lotnet.linalg.polynomials import Polynomial, schedule
 
-# On a GPU the gradient's equation is solved to this tolerance, far below the noise of a batch, for singular values down
-# to one in this many of the largest. Trained kernels have smaller ones, and the steps for all of them grow with the
-# root of the condition number; what is left out hardly turns most gradients (results/gradient.md).
+# On a GPU the equation for the gradient is solved to this tolerance, far below the noise of a batch, for singular
+# values down to the largest one divided by this condition number. Trained kernels have smaller ones, but the number of
+# steps grows with the root of the condition number. Leaving out the small ones hardly changes the direction of most
+# gradients (results/gradient.md).
 GRADIENT_TOLERANCE = 1e-2
 GRADIENT_CONDITION = 32.0
 
@@ -24,14 +25,14 @@ GRADIENT_CONDITION = 32.0
 def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tensor:
     """Polar factor of each matrix of `v`, shape (..., m, n), real or complex, float32 or float64.
 
-    Singular values of the result are at most one up to rounding, whatever `v` is; they are at least
-    `1 - tolerance` where the largest singular value of `v` is at most `condition` times that one. A zero matrix
-    gives zero. Multiplying `v` by a power of two does not change a bit of the result.
+    Singular values of the result are at most one up to rounding, whatever `v` is. A singular value of `v` that is at
+    least the largest one divided by `condition` becomes at least `1 - tolerance`. A zero matrix gives zero. Multiplying
+    `v` by a power of two does not change a bit of the result.
 
-    The gradient is that of the exact polar factor, with singular values below `1/condition` of the largest
-    treated as if they were that large: it is finite everywhere, and needs no intermediate iterate. On a GPU that is
-    true to a hundredth for singular values above `1/GRADIENT_CONDITION`; of what it owes to others it has a share,
-    which falls from all to nothing with them.
+    The gradient is the exact polar factor's, except that singular values below the largest divided by `condition`
+    count as that large. So it is finite everywhere, and the backward pass needs no intermediate iterate. On a GPU the
+    equation for the gradient is solved to a relative error of `GRADIENT_TOLERANCE` for singular values above the
+    largest divided by `GRADIENT_CONDITION`. Smaller ones contribute a reduced gradient that vanishes with them.
     """
     x = short_side_first(v)
     lower = sigma_min(x.shape[-2], condition)
@@ -44,10 +45,11 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
 
 @torch.no_grad()
 def accurate_polar(v: Tensor) -> Tensor:
-    """Polar factor to the precision of `v`, when time matters less; for freezing, so without a gradient.
+    """Polar factor to the full precision of `v`, without a gradient: slower than `polar`, for freezing.
 
-    The condition number allowed for grows until the result is orthonormal, since each step more adds its roundings.
-    What is still not then is singular to working precision, and stays below one there.
+    The allowed condition number grows only until the result is orthonormal, because every further step adds rounding
+    errors. A matrix whose result never is orthonormal is singular to working precision; its result has singular values
+    below one.
     """
     w = v
     for condition in (1e1, 1e3, 1e6, 1e12):
@@ -58,7 +60,7 @@ def accurate_polar(v: Tensor) -> Tensor:
 
 
 def short_side_first(v: Tensor) -> Tensor:
-    """`V`, or `V*` where it has more rows than columns."""
+    """Return `V`, or `V*` if `V` has more rows than columns."""
     return v if v.shape[-2] <= v.shape[-1] else v.mH.resolve_conj()
 
 
@@ -67,20 +69,24 @@ def deviation(w: Tensor) -> float:
     w = short_side_first(w)
     m = w.shape[-2]
     gram = w @ w.mH - torch.eye(m, dtype=w.dtype, device=w.device)
-    # No matrix at all deviates by nothing: images of 2 x 2 have no frequency with a conjugate.
+    # An empty batch deviates by zero: images of 2 x 2 have no frequency with a conjugate.
     return float(torch.linalg.matrix_norm(gram).max()) / m**0.5 if gram.numel() else 0.0
 
 
 def largest_singular_value(w: Tensor) -> float:
-    """Of a batch of real matrices, from above. Where all are nearly orthonormal, `||W W^T||_2 <= 1 + ||W W^T - I||_F`.
-    Else `||G||_2 <= ||G^p||_F^(1/p)` with p = 2^15, for m rows at most `m^(1 / 2^17)` times too much, 5.3e-5 for 1,000:
-    products alone, which a GPU does better than eigenvalues."""
+    """Upper bound of the largest singular value in a batch of real matrices.
+
+    If all are nearly orthonormal, it is the root of `||W W^T||_2 <= 1 + ||W W^T - I||_F`. Otherwise, with `G = W W^T`,
+    it is the root of `||G||_2 <= ||G^p||_F^(1/p)`, p = 2^15. That exceeds the singular value of m rows by a factor of
+    at most `m^(1 / 2^17)`: 5.3e-5 too much for 1,000 rows. It needs matrix products only, which a GPU does faster than
+    eigenvalues.
+    """
     w = short_side_first(w).double()
     power = w @ w.mT
     excess = float(torch.linalg.matrix_norm(power - torch.eye(w.shape[-2], dtype=w.dtype, device=w.device)).max())
     if excess < 1e-3:
         return (1 + excess) ** 0.5
-    log = torch.zeros((), dtype=w.dtype, device=w.device)  # of the norm of the power taken so far, its p-th root
+    log = torch.zeros((), dtype=w.dtype, device=w.device)  # log of the p-th root of the norm of the power so far
     for n in range(16):
         power = power @ power if n else power
         norm = torch.linalg.matrix_norm(power).clamp_min(torch.finfo(power.dtype).tiny)
@@ -90,24 +96,24 @@ def largest_singular_value(w: Tensor) -> float:
 
 
 def sigma_min(m: int, condition: float) -> float:
-    """Smallest scaled singular value of an m-row matrix of that condition number: see `normalize`."""
+    """Smallest singular value that an m-row matrix of this condition number can have after `normalize`."""
     return m ** (-1 / 8) / condition
 
 
-def condition_allowed(m: int, lower: float) -> float:
-    """The inverse of `sigma_min`."""
+def max_condition(m: int, lower: float) -> float:
+    """The condition number for which `sigma_min` is `lower`."""
     return m ** (-1 / 8) / lower
 
 
-def gradient_end(m: int, lower: float) -> float:
-    """The smallest scaled singular value that the gradient's equation is solved for on a GPU, where W has `lower`."""
+def gradient_sigma_min(m: int, lower: float) -> float:
+    """Smallest scaled singular value for which a GPU solves the equation for the gradient; `lower` is W's."""
     return max(lower, sigma_min(m, GRADIENT_CONDITION))
 
 
 def normalize(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scale each m x n matrix so that its largest singular value lies in `[m^(-1/8), 1]`.
 
-    Returns `X = V / scale`, the scale, `X X*` and `(X X*)^2`; the products are by-products of the bound.
+    Return `X = V / scale`, the scale, `X X*` and `(X X*)^2`. The bound needs both products, and so does `iterate`.
     """
     power = power_of_two(v)[..., None, None]
     x = v / power
@@ -120,11 +126,11 @@ def normalize(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def smallest_singular_value(gram: Tensor) -> float:
-    """A lower bound of the smallest singular value of all `X` with `gram = X X*`: 0.3, 0.06, 0.01 or zero.
+    """Lower bound of the smallest singular value of all `X` with `gram = X X*`: 0.3, 0.06, 0.01 or zero.
 
-    Most kernels in training are far from the condition number that a schedule has to allow for, and a shorter one is
-    faster and has fewer roundings. The few units of round-off by which this may be wrong are within a schedule's
-    cushion.
+    Most kernels in training are far better conditioned than a schedule has to allow for, and a shorter schedule is
+    faster and has fewer roundings. This bound may be wrong by a few units of round-off, which a schedule tolerates
+    (`_CUSHION` in `linalg.polynomials`).
     """
     if all_above(gram, 0.06):
         return 0.3 if all_above(gram, 0.3) else 0.06
@@ -132,8 +138,10 @@ def smallest_singular_value(gram: Tensor) -> float:
 
 
 def all_above(gram: Tensor, s: float) -> bool:
-    """Whether all singular values of all `X` with `gram = X X*` are above s, up to rounding: whether `G - s^2 I` has a
-    Cholesky factor."""
+    """Whether all singular values of all `X` with `gram = X X*` are above s, up to rounding.
+
+    That is so if `gram - s^2 I` has a Cholesky factor.
+    """
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     return not torch.linalg.cholesky_ex(gram - s * s * identity).info.any()
 
@@ -152,9 +160,10 @@ def power_of_two(v: Tensor) -> Tensor:  # (..., m, n) -> (...)
 def iterate(
     x: Tensor, gram: Tensor, square: Tensor, polynomials: tuple[Polynomial, ...], wants_inverse: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Apply the polynomials to the singular values of `x`; `gram = x x*` and `square = gram^2` start it off.
+    """Apply the polynomials to the singular values of `x`, given `gram = x x*` and `square = gram^2`.
 
-    The polynomials' even parts multiply up to the `Q` with `W = Q X`, which tends to the inverse of `(X X*)^(1/2)`.
+    Return the result `W` and, if wanted, the matrix `Q` with `W = Q X`, which approximates the inverse of
+    `(X X*)^(1/2)`: the product of the polynomials' even parts.
     """
     (a, b, c), inverse = polynomials[0], None
     even = b * gram + c * square
@@ -183,11 +192,11 @@ def _addmm(z: Tensor, x: Tensor, y: Tensor, beta: float, alpha: float) -> Tensor
 
 
 def _forward(v: Tensor, lower: float, tolerance: float, wants_inverse: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The polar factor, the scale of `normalize`, and where asked for the inverse that `iterate` gives; m <= n."""
+    """Return the polar factor, the scale of `normalize` and, if wanted, the inverse that `iterate` gives; m <= n."""
     with torch.autocast(v.device.type, enabled=False):
         x, scale, gram, square = normalize(v)
-        # Looking at numbers makes a GPU wait; there the caller chooses the condition number.
-        start = lower if dispatch.reading_stalls(v) else max(lower, smallest_singular_value(gram))
+        # Reading a value makes Python wait for the GPU; there the condition number is the caller's.
+        start = lower if dispatch.reading_synchronizes(v) else max(lower, smallest_singular_value(gram))
         w, inverse = iterate(x, gram, square, schedule(start, tolerance), wants_inverse)
     return w, scale, inverse
 
@@ -203,11 +212,11 @@ class _Polar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, lower: float, tolerance: float) -> Tensor:
-        by_products = dispatch.products_are_cheap(v)
-        wants_inverse = by_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
+        use_products = dispatch.products_are_cheap(v)
+        wants_inverse = use_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
         w, scale, inverse = _forward(v, lower, tolerance, wants_inverse)
         ctx.save_for_backward(v, w, scale, inverse)
-        ctx.lower, ctx.by_products = lower, by_products
+        ctx.lower, ctx.use_products = lower, use_products
         return w
 
     @staticmethod
@@ -215,21 +224,24 @@ class _Polar(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         v, w, scale, inverse = ctx.saved_tensors
         with torch.autocast(g.device.type, enabled=False):
-            return pullback(v, w, scale, inverse, g, ctx.lower, ctx.by_products), None, None
+            return pullback(v, w, scale, inverse, g, ctx.lower, ctx.use_products), None, None
 
 
 def pullback(
-    v: Tensor, w: Tensor, scale: Tensor, inverse: Tensor | None, g: Tensor, lower: float, by_products: bool
+    v: Tensor, w: Tensor, scale: Tensor, inverse: Tensor | None, g: Tensor, lower: float, use_products: bool
 ) -> Tensor:
-    """The gradient with respect to `v` from the one with respect to `w`; `inverse` is `H^(-1)` where that is needed."""
+    """The gradient with respect to `v`, from the gradient `g` with respect to `w`.
+
+    `inverse` is `H^(-1)`: needed for `use_products` and m < n, computed here otherwise.
+    """
     h = (v / scale) @ w.mH
     h = (h + h.mH) / 2
     m = g @ w.mH
     k = m - m.mH
-    if by_products:
-        s = sylvester.by_products(h, k, gradient_end(v.shape[-2], lower), GRADIENT_TOLERANCE)
+    if use_products:
+        s = sylvester.solve_by_products(h, k, gradient_sigma_min(v.shape[-2], lower), GRADIENT_TOLERANCE)
     else:
-        s, inverse = sylvester.by_eigenvectors(h, k, lower)
+        s, inverse = sylvester.solve_by_eigh(h, k, lower)
     dv = s @ w
     if v.shape[-2] < v.shape[-1] and inverse is not None:
         dv = dv + inverse @ (g - m @ w)

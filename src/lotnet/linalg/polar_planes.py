@@ -1,10 +1,11 @@
-"""The polar factor and its derivative on a GPU's tensor cores: the same mathematics as `polar`, in planes of halves.
+"""The polar factor and its derivative on a GPU's tensor cores: the mathematics of `polar`, in half-precision planes.
 
-The iterate is stored in half precision and every product of halves is exact in its accumulator, so the last step, a
-correction of second order, starts from a matrix known exactly: singular values of the result leave one by what the
-schedule leaves and float32's rounding, not by half precision's.
+The iterate is stored in half precision, and every product of two halves is exact in the accumulator. So the last step,
+a correction of second order, starts from a matrix that is known exactly. Singular values of the result differ from one
+by the error of the schedule and by float32's rounding, not by half precision's.
 
-Matrices come and go as real and imaginary parts, (f, 2, m, n), or (f, 1, m, n) if they are real; m <= n.
+Inputs and outputs are real and imaginary parts, (f, 2, m, n), or (f, 1, m, n) for real matrices; m <= n. The planes in
+between are described in `kernels.products`.
 """
 
 from typing import Any
@@ -15,14 +16,14 @@ from torch.autograd.function import once_differentiable
 
 from lotnet.kernels.products import first_even, planes, skew_part, sum_of_products
 from lotnet.linalg import sylvester
-from lotnet.linalg.polar import GRADIENT_TOLERANCE, gradient_end
+from lotnet.linalg.polar import GRADIENT_TOLERANCE, gradient_sigma_min
 from lotnet.linalg.polynomials import Polynomial, schedule
 
 _LARGEST = 2.0**15  # halves end at 65504
 
 
 def polar(parts: Tensor, lower: float, tolerance: float, dtype: torch.dtype = torch.float16) -> Tensor:
-    """The polar factors, differentiably; `lower` as in `polar.sigma_min`, `dtype` that of the planes."""
+    """Differentiable polar factors. `lower` is as in `polar.sigma_min`; the planes have the given `dtype`."""
     return _Polar.apply(parts, lower, tolerance, dtype)
 
 
@@ -47,12 +48,15 @@ class _Polar(torch.autograd.Function):
 def polar_factor(
     parts: Tensor, polynomials: tuple[Polynomial, ...], wants_inverse: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-    """The planes `X` of `V` scaled by its size, the parts of `W`, that size, the largest singular value of `X` (from
-    above), and where asked for the planes of `H^(-1)`, `H = (X X*)^(1/2)` divided by that largest value."""
+    """Polar factor `W` of each `V`, and what `pullback` needs.
+
+    Return the planes of `X = V / size`, the parts of `W`, the size, an upper bound of the largest singular value of `X`
+    and, if wanted, the planes of `H^(-1)`, for `H = (X X*)^(1/2)` divided by that upper bound.
+    """
     size = _nonzero(torch.linalg.vector_norm(parts, dim=(1, 2, 3)))
     x = start = planes(parts, 1 / size, dtype)
     m = parts.shape[-2]
-    # The squared singular values sum to one: times m, neither their squares nor fourth powers leave the halves' range.
+    # The squared singular values sum to one. Scaled by m, neither they nor their squares leave half precision's range.
     gram = sum_of_products([(x, x)], adjoint=True, alpha=float(m), mirror=1)
     square = sum_of_products([(gram, gram)], mirror=1, result=True)
     norm = _nonzero(torch.linalg.vector_norm(square, dim=(1, 2, 3)))
@@ -66,7 +70,7 @@ def polar_factor(
         even = sum_of_products([(gram, gram)], alpha=c, plus=[(b, gram)], mirror=1)
         x = sum_of_products([(even, x)], plus=[(a, x)])
         inverse = None if inverse is None else sum_of_products([(even, inverse)], plus=[(a, inverse)], mirror=1)
-    # The last step as a correction, X + ((a - 1) I + b X X*) X: its factor is small, and so is the rounding of it.
+    # The last step is a correction, X + ((a - 1) I + b X X*) X: the bracket is small, and so is its rounding error.
     even = sum_of_products([(x, x)], adjoint=True, alpha=last_b, identity=last_a - 1, mirror=1)
     w = sum_of_products([(even, x)], plus=[(1.0, x)], result=True)
     inverse = None if inverse is None else sum_of_products([(even, inverse)], plus=[(1.0, inverse)], mirror=1)
@@ -77,12 +81,13 @@ def pullback(
     x: Tensor, w: Tensor, size: Tensor, largest: Tensor, inverse: Tensor | None, g: Tensor, lower: float
 ) -> Tensor:
     """`polar.pullback` in planes. `S W + H^(-1) (G - M W)` is summed as `(S - H^(-1) M) W + H^(-1) G`."""
-    # The inverse is at most 4.5 / lower, reached where V is singular, and S less: neither must leave the halves' range.
+    # The inverse is at most 4.5 / lower (reached where V is singular), and S is smaller. G is scaled so that neither
+    # S nor a product with the inverse leaves half precision's range.
     g_size = _nonzero(torch.linalg.vector_norm(g, dim=(1, 2, 3))) / min(32.0, _LARGEST * lower / 4.5)
     g = planes(g, 1 / g_size, x.dtype)
     h = sum_of_products([(x, w)], adjoint=True, factor=1 / largest, mirror=1)
     m = sum_of_products([(g, w)], adjoint=True)
-    s = _chebyshev(h, skew_part(m), gradient_end(x.shape[-2], lower))
+    s = _chebyshev(h, skew_part(m), gradient_sigma_min(x.shape[-2], lower))
     factor = g_size / (size * largest)
     if inverse is None:
         return sum_of_products([(s, w)], factor=factor, result=True)
@@ -91,7 +96,7 @@ def pullback(
 
 
 def _chebyshev(h: Tensor, k: Tensor, lower: float) -> Tensor:
-    """`sylvester.by_products`, a kernel a step. The first iterate is a multiple of `K`, and never written down."""
+    """`sylvester.solve_by_products`, one kernel per step. The first iterate, a multiple of `K`, is not stored."""
     on_s, steps = sylvester.chebyshev_steps(lower, GRADIENT_TOLERANCE)
     s, before = k, None
     for momentum, gain in steps:

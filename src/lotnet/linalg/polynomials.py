@@ -1,11 +1,11 @@
 """Odd polynomials that drive singular values to one.
 
 Applying an odd polynomial to a matrix through `X <- aX + (b A + c A^2) X`, `A = X X*`, maps each singular
-value `s` to `a s + b s^3 + c s^5` and leaves the singular vectors alone. A *schedule* is a sequence of them that
-takes every singular value of an interval `[lower, 1]` to within `tolerance` of one.
+value `s` to `a s + b s^3 + c s^5` and does not change the singular vectors. A *schedule* is a sequence of such
+polynomials that takes every singular value of an interval `[lower, 1]` to within `tolerance` of one.
 
-Law of a schedule: its last polynomial is the cubic `s (3 - s^2) / 2`, whose absolute value is at most one
-on `[0, 2]`, and everything before it stays in `[0, 2]`. So in exact arithmetic every singular value that
+Invariant of a schedule: its last polynomial is the cubic `s (3 - s^2) / 2`, whose absolute value is at most one
+on `[0, 2]`, and all values before it stay in `[0, 2]`. So in exact arithmetic every singular value that
 starts in `[0, 1]` ends in `[0, 1]`, inside the interval or not.
 """
 
@@ -20,9 +20,10 @@ CUBIC: Polynomial = (1.5, -0.5, 0.0)  # one Newton-Schulz step
 _TAYLOR: Polynomial = (15 / 8, -10 / 8, 3 / 8)  # the best quintic's limit as the interval shrinks to {1}
 
 # Rounding moves singular values out of the interval the last polynomial left; each polynomial is therefore
-# fitted to an interval wider by this factor on both sides. The price is of third order in it.
+# fitted to an interval wider by this factor on both sides. The resulting error is of third order in it.
 _CUSHION = 1e-3
-_CEILING = 1.99  # wide intervals have best quintics that reach 2, where the law ends; they are scaled down to this
+# Best quintics of wide intervals reach 2, where the cubic's invariant ends: they are scaled down to this maximum.
+_CEILING = 1.99
 # The best quintic of a wide interval dips to 1 - error, about 8 times the lower end, in the middle of it. A
 # benign singular value there would drown in rounding errors and come back with arbitrary vectors. Fitted to a
 # lower end of at least this times the upper, it stays above 0.2; the slope at zero is 7.4 instead of 8.5, which
@@ -50,7 +51,7 @@ def best_quintic(lower: float, upper: float) -> tuple[Polynomial, float]:
     q, r = (3 * lower + upper) / 4, (lower + 3 * upper) / 4
     error = 0.0
     while True:
-        a, b, c, level = _solve_levelled((lower, q, r, upper))
+        a, b, c, level = _solve_equioscillation((lower, q, r, upper))
         # p'(s) = a + 3 b s^2 + 5 c s^4, written for s^2 in the form that does not cancel.
         disc = math.sqrt(9 * b * b - 20 * a * c)
         q, r = math.sqrt(2 * a / (-3 * b + disc)), math.sqrt((-3 * b + disc) / (10 * c))
@@ -59,7 +60,7 @@ def best_quintic(lower: float, upper: float) -> tuple[Polynomial, float]:
         error = level
 
 
-def _solve_levelled(points: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+def _solve_equioscillation(points: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
     """Solve `p(x_i) + (-1)^i level = 1` for the coefficients and the level."""
     rows = [[x, x**3, x**5, (-1.0) ** i, 1.0] for i, x in enumerate(points)]
     for col in range(4):
@@ -78,8 +79,8 @@ def _solve_levelled(points: tuple[float, float, float, float]) -> tuple[float, f
 def schedule(lower: float, tolerance: float) -> tuple[Polynomial, ...]:
     """Quintics for `[lower, 1]`, then the cubic, ending within `tolerance` of one from below.
 
-    Never truncate a schedule: each polynomial assumes the interval that the one before it left, and the
-    values between are as large as 1.9.
+    Never truncate a schedule: each polynomial is fitted to the interval that the one before it leaves, and the
+    values in between are as large as 1.9.
     """
     if not (0 < lower <= 1 and _FINEST <= tolerance < 1):
         raise InputError(
@@ -104,6 +105,6 @@ def min_sigma_for_length(length: int, tolerance: float) -> float:
     low, high = 1e-16, 1.0
     while high > low * (1 + 1e-6):
         middle = math.sqrt(low * high)
-        fits = len(schedule.__wrapped__(middle, tolerance)) <= length  # what is passed through is not worth keeping
+        fits = len(schedule.__wrapped__(middle, tolerance)) <= length  # uncached: each `middle` is used only once
         low, high = (low, middle) if fits else (middle, high)
     return min(1.0, high * (1 + 1e-6))  # so that rounding on the way back to `schedule` adds no polynomial

@@ -1,11 +1,12 @@
-"""How far a floating-point program strays from the real function of its stored tensors.
+"""Bounds of the rounding error of a program: its distance from the real function of its stored tensors.
 
 Every formula here is a theorem about programs made of sums and products in IEEE arithmetic with unit
-round-off `u` and gradual underflow: any order of summation, any blocking, fused multiply-adds or not, as long
-as nothing overflows. Algorithms that add *before* they multiply (Winograd, FFT, Strassen) are outside.
+round-off `u` and gradual underflow. It holds for any order of summation, any blocking, with or without fused
+multiply-adds, as long as nothing overflows. It does not hold for algorithms that add *before* they multiply
+(Winograd, FFT, Strassen).
 
-`norm` is always that of the tensor the program really reads: with an input `x` known to an l2 error `e`,
-pass `norm_in + e`, and add what the exact operation makes of `e` itself (its Lipschitz bound times `e`).
+`norm` always bounds the tensor that the program really reads. For an input `x` known up to an l2 error `e`, pass
+`norm_in + e`, and add the Lipschitz bound of the exact operation times `e`.
 
 The bounds are computed with `Upper`, so they hold to the last bit too.
 """
@@ -28,12 +29,12 @@ def down(x: float) -> float:
 
 
 class Upper(float):
-    """A nonnegative number known from above: never below the real number it stands for.
+    """An upper bound of a nonnegative real number, with arithmetic that rounds upward.
 
     `+`, `*` and `sqrt` of `Upper`s, and of plain nonnegative numbers taken as exact, round outward, so a
     formula made of them is a proved bound; `/` takes an exact positive divisor. (So not `/ math.sqrt(k)`, but
-    `* Upper(Fraction(1, k)).sqrt()`.) NaN becomes infinity: what is unknown is not bounded. Every other
-    operation is `float`'s and returns a plain `float`, which proves nothing.
+    `* Upper(Fraction(1, k)).sqrt()`.) NaN becomes infinity, since it bounds nothing. Every other operation is
+    `float`'s and returns a plain `float`, which proves nothing.
     """
 
     __slots__ = ()
@@ -69,7 +70,7 @@ class Upper(float):
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
-    """`u`: a rounded operation is the exact one times `1 + d`, `|d| <= u`. Complex: that of the parts."""
+    """`u`: a rounded operation is the exact one times `1 + d`, `|d| <= u`. For complex dtypes, `u` of the parts."""
     return torch.finfo(dtype).eps / 2
 
 
@@ -87,7 +88,7 @@ def rounding_error(roundings: int, magnitude: float, dtype: torch.dtype) -> Uppe
 
     Each entry of `y` is a sum of terms, each term reaches the result through at most `roundings` rounded
     operations (it is multiplied by that many `1 + d`), and `magnitude` bounds the l2 norm of the vector whose
-    entries are the sums of the terms' absolute values. What it gives for elementwise programs:
+    entries are the sums of the terms' absolute values. Roundings and magnitudes of elementwise programs:
 
         bias          x + b                   1   ||x|| + ||b||
         scale         a x                     1   |a| ||x||

@@ -1,4 +1,4 @@
-"""`H S + S H = K`, `H` Hermitian positive and `K` skew-Hermitian: the equation in a polar factor's derivative."""
+"""Solvers of `H S + S H = K` for Hermitian positive `H` and skew-Hermitian `K`, as in the gradient of `polar`."""
 
 import math
 from functools import lru_cache
@@ -10,8 +10,11 @@ from lotnet.kernels import dispatch
 from lotnet.linalg.complex_layout import real_blocks, stacked, unstacked
 
 
-def by_eigenvectors(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]:
-    """`S`, and `H^(-1)`; eigenvalues of `H` count as at least `lower`, so both are finite. Exact, and good on a CPU."""
+def solve_by_eigh(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]:
+    """Return `S` and `H^(-1)`, by an eigendecomposition of `H`: exact, and fast on a CPU.
+
+    Eigenvalues of `H` below `lower` are raised to it, so both results are finite.
+    """
     values, vectors = torch.linalg.eigh(h)
     values = values.clamp_min(lower)
     rotated = vectors.mH @ k @ vectors
@@ -19,20 +22,20 @@ def by_eigenvectors(h: Tensor, k: Tensor, lower: float) -> tuple[Tensor, Tensor]
     return s, (vectors / values[..., None, :]) @ vectors.mH
 
 
-def by_products(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:  # f m m, f m m -> f m m
-    """`S` within `tolerance` of the solution, one product a step: good on a GPU, where eigenvectors are expensive.
+def solve_by_products(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:  # f m m, f m m -> f m m
+    """Return `S` within `tolerance`, by one matrix product per step: fast on a GPU, where eigenvectors are expensive.
 
-    Chebyshev's iteration for the positive operator `L: S -> HS + SH`, whose spectrum lies in twice that of `H`.
+    This is Chebyshev iteration for the positive operator `L: S -> HS + SH`, whose eigenvalues are sums of two of `H`.
     Its coefficients are known beforehand, so nothing is read back from the device. Eigenvalues of `H` below `lower` are
-    solved for only in part: the error is a polynomial in `L` with values in [0, 1] there, so `S` stays bounded by
-    a multiple of `K / lower`, whatever `H` is. All in real arithmetic, parts stacked.
+    solved for only in part: the error there is a polynomial in `L` with values in [0, 1], so `S` is bounded by a
+    multiple of `K / lower`, whatever `H` is. Complex matrices are computed as real ones, with stacked parts.
     """
     if k.is_complex():
         return unstacked(_chebyshev(real_blocks(h), stacked(k), lower, tolerance))
     return _chebyshev(h, k, lower, tolerance)
 
 
-# Rounding, TF32's at worst, may lift the largest eigenvalue above one, and beyond its interval the iteration grows.
+# Rounding (TF32's at worst) may lift the largest eigenvalue above one. Outside of its interval the iteration diverges.
 _UPPER = 1.01
 
 
@@ -47,17 +50,20 @@ def _chebyshev(h: Tensor, k: Tensor, lower: float, tolerance: float) -> Tensor:
 
 @lru_cache(maxsize=64)
 def chebyshev_steps(lower: float, tolerance: float) -> tuple[float, tuple[tuple[float, float], ...]]:
-    """The first iterate is that multiple of `K`; a step is `S + momentum (S - before) + gain (K - L S)`."""
-    centre, radius = _UPPER + lower, _UPPER - lower
-    ratio, rest = radius / centre, []
+    """Coefficients: the first iterate's multiple of `K`, then (momentum, gain) of each further step.
+
+    A step is `S + momentum (S - before) + gain (K - L S)`.
+    """
+    center, radius = _UPPER + lower, _UPPER - lower
+    ratio, rest = radius / center, []
     for _ in range(1, steps(lower, tolerance)):
-        following = 1 / (2 * centre / radius - ratio)
+        following = 1 / (2 * center / radius - ratio)
         rest.append((following * ratio, 2 * following / radius))
         ratio = following
-    return 1 / centre, tuple(rest)
+    return 1 / center, tuple(rest)
 
 
 def steps(lower: float, tolerance: float) -> int:
-    """Steps after which the error is below `tolerance` for every spectrum in `[lower, 1]`."""
+    """Number of steps after which the error is below `tolerance` for every spectrum in `[lower, 1]`."""
     root = math.sqrt(lower / _UPPER)
     return max(2, math.ceil(math.log(2 / tolerance) / math.log((1 + root) / (1 - root)))) if root < 1 else 2

@@ -1,4 +1,7 @@
-"""Architectures, built from configurations. A new one is one file and one line in this table."""
+"""Architectures, each a configuration that builds a network.
+
+To add one, write one file and add one line to `MODELS`.
+"""
 
 from lotnet.models.base import ImageSpec, ModelConfig, describe, parameter_count
 from lotnet.models.lipconvnet import LipConvnet

@@ -1,4 +1,4 @@
-"""What a model configuration is."""
+"""The base class of model configurations."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -20,7 +20,7 @@ Start = Literal["identity", "random", "quasi-residual"]
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """What a network is built for: the images' shape, the number of classes, and how to normalise pixels in [0, 1].
+    """Specification of the images that a network is built for: shape, number of classes, and normalisation of pixels.
 
     `ModelConfig.build` turns settings and an `ImageSpec` into a module:
 
@@ -37,7 +37,7 @@ class ImageSpec:
     mean: tuple[float, ...] = ()
     """Mean of each channel over the training images; by default 0.5 for each."""
     std: float = 0.25
-    """One standard deviation for all channels, so that normalization scales every direction alike."""
+    """One standard deviation for all channels, so that normalisation scales every direction alike."""
 
     def __post_init__(self) -> None:
         if not self.mean:
@@ -58,7 +58,7 @@ class ModelConfig(ABC):
     """zeros or circular."""
     start: Start = "identity"
     """Initial kernel of layers that keep the number of channels (all others start at random): identity; random; or
-    quasi-residual, I sqrt(depth) / gamma + U with a random U, which LOT maps to that of I + gamma U / sqrt(depth)."""
+    quasi-residual, I sqrt(depth) / gamma + U with a random U: LOT gives the operator of I + gamma U / sqrt(depth)."""
     gamma: float = 1.0
     """Distance of a quasi-residual start from the identity."""
     head: Head = "orthogonal"
@@ -79,7 +79,7 @@ class ModelConfig(ABC):
 
     @abstractmethod
     def build(self, images: ImageSpec) -> nn.Sequential:
-        """A new network with these settings for such images; its initial weights are torch's next random numbers."""
+        """Make a new network for these images. Its weights are drawn from torch's global random generator."""
 
     @property
     @abstractmethod
@@ -95,16 +95,16 @@ class ModelConfig(ABC):
             self.padding_mode,
             parametrization=self.make_parametrization(),
         )
-        self._begin(layer)
+        self._init_weight(layer)
         return layer
 
     def dense(self, features: int) -> OrthogonalLinear:
         layer = OrthogonalLinear(features, features, parametrization=self.make_parametrization())
-        self._begin(layer.pixel)
+        self._init_weight(layer.pixel)
         return layer
 
-    def _begin(self, layer: OrthogonalConv2d) -> None:
-        """Set the initial kernel. A new layer is at the identity where its shape allows that, else at random."""
+    def _init_weight(self, layer: OrthogonalConv2d) -> None:
+        """Set the initial kernel. A new layer starts at the identity if its shape allows that, else at random."""
         if self.start == "random":
             nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
         if self.start == "quasi-residual" and layer.stride == 1 and layer.in_channels == layer.out_channels:
@@ -142,7 +142,7 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tuple[int, ...], int]]:
-    """(name, layer, output shape, parameters) of every stage, for an example that runs through the model."""
+    """List (name, layer, output shape, parameters) of every stage, by running an example through the model."""
     shapes = trace_shapes(model, model.children(), example)
     return [
         (

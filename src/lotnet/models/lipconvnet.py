@@ -11,9 +11,11 @@ from lotnet.models.base import ImageSpec, ModelConfig
 
 @dataclass(frozen=True)
 class LipConvnet(ModelConfig):
-    """Up to five stages of depth/5 layers (convolution + activation); a stage's last layer halves the side and doubles
-    the channels, and the very last has a 1 x 1 kernel. Layers that are neither first nor last in their stage are
-    averaged with their input; at depths 5 and 10 there are no such layers.
+    """LipConvnet: up to five stages of depth/5 layers (convolution + activation).
+
+    The last layer of a stage halves the side and doubles the channels; in the last stage it has a 1 x 1 kernel. Layers
+    that are neither first nor last in their stage are averaged with their input. At depths 5 and 10 there are no such
+    layers.
 
     >>> import torch
     >>> from lotnet import ImageSpec
@@ -33,7 +35,7 @@ class LipConvnet(ModelConfig):
     trainable_mix: bool = False
     """Learn the weight, layer by layer."""
     dense_layers: int = 0
-    """Orthogonal matrices, each with an activation, between the last convolution and the head; the paper has none."""
+    """Number of orthogonal dense layers, each with an activation, before the head; the paper has none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +59,7 @@ class LipConvnet(ModelConfig):
             for n in range(per_stage):
                 last = n == per_stage - 1
                 kernel = 1 if last and stage == stages - 1 else 3
-                if self.padding_mode == "circular":  # a periodic image of 2 x 2 has no more than 2 x 2 places to read
+                if self.padding_mode == "circular":  # the kernel must fit the periodic image
                     kernel = min(kernel, min(images.height, images.width) >> (stage + last))
                 outputs = 2 * width if last else width
                 convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)

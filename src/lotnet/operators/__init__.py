@@ -1,4 +1,4 @@
-"""The forms an orthogonal convolution comes in. Six parametrizations share them, and proofs are written for forms."""
+"""Forms of an orthogonal convolution. All parametrizations share them, and each form has one proof of its bounds."""
 
 from lotnet.operators.base import Operator
 from lotnet.operators.kernel import Kernel, Series, truncated_exponential

@@ -1,4 +1,4 @@
-"""The contract of an operator: a linear map of images that knows how to be applied, moved and rebuilt."""
+"""The base class of operators: linear maps of images that can be applied, moved and rebuilt."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ class Operator(ABC):
     Invariants, tested over every form:
 
     * `apply` is differentiable in the image and in the operator's tensors;
-    * `tensors()` is all of its numbers, real or complex, and `with_tensors` rebuilds the same operator from them;
-    * `to` changes precision or place of all of them, complex ones to the complex type of that precision;
-    * it can be frozen: `lotnet.frozen.freezing.freeze_operator` stores any form as its dense matrix, unless a form
+    * `tensors()` holds all of its numbers, real or complex, and `with_tensors` rebuilds the same operator from them;
+    * `to` changes the dtype or device of all of them, complex ones to the complex dtype of that precision;
+    * it can be frozen: `lotnet.frozen.freezing.freeze_operator` stores any form as its dense matrix, unless the form
       registers something smaller there.
     """
 
@@ -28,7 +28,7 @@ class Operator(ABC):
 
     @abstractmethod
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
-        """The operator with other numbers, in the order of `tensors()`."""
+        """The same operator with other tensors, in the order of `tensors()`."""
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Self:
         """The operator on `device`, in the real precision `dtype`."""
@@ -36,5 +36,5 @@ class Operator(ABC):
         return self.with_tensors(tuple(moved))
 
     def norm_matrices(self) -> Tensor | None:  # f o i, real
-        """Matrices whose largest norm bounds the operator's; None where the form has none."""
+        """Matrices whose largest spectral norm bounds the operator's norm; None if the form has none."""
         return None

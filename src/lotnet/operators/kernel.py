@@ -15,7 +15,8 @@ class Kernel(Operator):
     """A spatial kernel, aligned like `nn.Conv2d(padding="same")`, dilated by (rows, columns).
 
     With circular padding the image is periodic; with zeros it has zeros around it. `extra` zeros (rows, columns) are
-    appended at the bottom and right before the convolution and cropped after it: they make the side a multiple.
+    appended at the bottom and right before the convolution, and cropped after it. ECO uses them to make the sides
+    multiples of the kernel size.
     """
 
     kernel: Tensor  # o i kh kw
@@ -37,7 +38,7 @@ class Kernel(Operator):
         return self.kernel[None, :, :, 0, 0] if one_tap else None
 
     def pad(self, x: Tensor) -> Tensor:
-        """The image with the border that a valid convolution consumes."""
+        """Pad the image with the border that a convolution without padding consumes."""
         if self.extra != (0, 0):
             x = F.pad(x, (0, self.extra[1], 0, self.extra[0]))
         kh, kw = self.kernel.shape[-2:]

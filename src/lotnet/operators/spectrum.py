@@ -33,7 +33,7 @@ class Spectrum(Operator):
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Operator):
-    """A `Spectrum` in the form that is applied, as the fast training path makes it."""
+    """A `Spectrum` stored as real blocks, which are ready to apply: the result of the fast training path."""
 
     blocks: Tensor  # f 2o 2i
     grid: Grid

@@ -1,1 +1,1 @@
-"""Orthogonalises all layers of a model together."""
+"""Orthogonalisation of all layers of a model together."""

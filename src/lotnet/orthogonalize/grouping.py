@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from lotnet.layers import OrthogonalConv2d
 from lotnet.linalg.polar import (
     all_above,
-    condition_allowed,
     largest_singular_value,
+    max_condition,
     normalize,
     short_side_first,
 )
@@ -20,16 +20,17 @@ from lotnet.orthogonalize.sharing import layer_geometries
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
 
-_SHORTEST, _LONGEST = 4, 8  # of schedules, in polynomials; more need inverses beyond the range of half precision
-_MARGIN = 1.5  # by which the smallest singular value may shrink until it is measured again
-_TOLERANCE = 1e-4  # of the schedules: below that rounding, and next to it, decides
+_SHORTEST, _LONGEST = 4, 8  # polynomials in a schedule; longer ones need inverses beyond the range of half precision
+_MARGIN = 1.5  # factor by which the smallest singular value may shrink until it is measured again
+_TOLERANCE = 1e-4  # smallest tolerance of a schedule: below it, rounding errors dominate
 
 
 class GroupedOrthogonalization:
-    """`prepare()` before each step gives every LOT layer of `model` its operator; `refresh()` now and then.
+    """Computes the operators of all LOT layers of `model` together, in batches.
 
-    Layers alike share the length of their schedules, so that they stay in one group. Lengths only grow: kernels wear
-    while they are trained, and a change means that the step has to be recorded anew.
+    Call `prepare()` before each step to give every layer its operator, and `refresh()` now and then to adapt the
+    lengths of the schedules. Layers of the same shape share a length, so that they stay in one batch. Lengths only
+    grow: kernels become ill-conditioned in training, and every change requires the step to be recorded again.
     """
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
@@ -41,7 +42,7 @@ class GroupedOrthogonalization:
         for layer, geometry in self.layers:
             alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
         self._groups = list(alike.values())
-        self.lengths = torch.zeros(len(self._groups), dtype=torch.int64)  # zeros until they are measured or restored
+        self.lengths = torch.zeros(len(self._groups), dtype=torch.int64)  # zero until measured or restored
 
     def prepare(self) -> None:
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
@@ -49,13 +50,13 @@ class GroupedOrthogonalization:
             layer.prepared = operator
 
     def release(self) -> None:
-        """Let the layers make their own operators again."""
+        """Let the layers compute their own operators again."""
         for layer, _ in self.layers:
             layer.prepared = None
 
     @torch.no_grad()
     def largest_singular_value(self) -> float:
-        """Of the operators that training uses now, from above; in the arithmetic that is set."""
+        """Upper bound of the largest singular value of the current training operators, at the current precision."""
         made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
         known = (operator.norm_matrices() for operator in made)
         values = [largest_singular_value(m) for m in known if m is not None]
@@ -63,11 +64,10 @@ class GroupedOrthogonalization:
 
     @torch.no_grad()
     def refresh(self) -> bool:
-        """Measure what schedules the kernels need now, with a margin, and lengthen those that are too short; whether
-        any changed.
+        """Lengthen the schedules that are too short for the current kernels, with a margin; return whether any changed.
 
-        Never beyond the configured condition, nor 8 polynomials: what no schedule takes to one stays below it, as the
-        law of a schedule has it.
+        A schedule never exceeds the configured condition number nor 8 polynomials. Singular values that are too small
+        for it stay below one, by the invariant of a schedule (`linalg.polynomials`).
         """
         lengths = self.lengths.clamp_min(_SHORTEST)
         for group, members in enumerate(self._groups):
@@ -79,14 +79,14 @@ class GroupedOrthogonalization:
         return self.restore(lengths)
 
     def restore(self, lengths: Tensor) -> bool:
-        """Give the groups schedules of these `lengths`; whether any changed."""
+        """Give the groups schedules of these `lengths`; return whether any changed."""
         self.lengths = lengths
         changed = False
         for group, members in enumerate(self._groups):
             tolerance = self._tolerance(group)
             for layer, geometry in members:
                 rows = min(geometry.out_channels, geometry.in_channels)
-                condition = condition_allowed(rows, min_sigma_for_length(int(lengths[group]), tolerance))
+                condition = max_condition(rows, min_sigma_for_length(int(lengths[group]), tolerance))
                 lot = self._configured[layer]
                 lot = replace(lot, condition=min(condition, lot.condition), tolerance=tolerance)
                 changed |= lot != layer.parametrization

@@ -1,13 +1,13 @@
 """Orthogonalisation divided among the processes of data-parallel training.
 
-Every process has every weight and needs every operator; but a layer's operator is the same everywhere, so one
-process, the layer's owner, computes it and sends it to the others. Going back, the gradients with respect to the
-operator T are summed at the owner, which takes them through the parametrization once. The others contribute zero for
-that weight V, and the average that data-parallel training takes over its W processes anyway gives all of them
+Every process has every weight and needs every operator. A layer's operator is the same everywhere, so one process, the
+layer's owner, computes it and sends it to the others. In the backward pass, the gradients with respect to the operator
+T are summed at the owner, which takes them through the parametrization once. The others contribute zero for that weight
+V, and the average that data-parallel training takes over its W processes anyway gives all of them
 
-    (1/W) (dT/dV)^T (sum of all processes' gradients with respect to T):
+    (1/W) (dT/dV)^T (sum of all processes' gradients with respect to T).
 
-exactly what they would have got by each doing the work.
+Every process would get the same gradient by computing all operators itself.
 """
 
 from typing import Any
@@ -42,14 +42,14 @@ class SharedOrthogonalization:
 
     def distribute(self) -> None:
         rank = dist.get_rank()
-        # First all of one's own, then the exchange: nobody waits for another's layer before their own are done.
+        # Each process computes all of its own layers before the exchange, so that none waits for another in between.
         inputs = [
             tensor
             for n, owner in enumerate(self._owners)
             for tensor in (self._own_tensors(n) if owner == rank else self._placeholders(n))
         ]
-        # One node of the graph for all layers: its backward runs when all gradients are there, at the same place on
-        # every process, so that its messages cannot cross those of data-parallel training.
+        # One graph node for all layers: its backward pass runs when all gradients are there, at the same place on every
+        # process, so that its messages cannot interleave with the messages of data-parallel training.
         outputs = iter(_Exchange.apply(self._messages, *inputs))
         for layer, template in zip(self._layers, self._templates, strict=True):
             tensors = [_like(next(outputs), old) for old in template.tensors()]
@@ -59,7 +59,7 @@ class SharedOrthogonalization:
         return [_as_real(tensor) for tensor in self._operator(n).tensors()]
 
     def _placeholders(self, n: int) -> list[Tensor]:
-        """The weight in the place of each tensor that another process computes: it receives a zero gradient."""
+        """The weight, as a placeholder for each tensor that another process computes: it receives a zero gradient."""
         return [self._layers[n].weight] * len(self._templates[n].tensors())
 
     def _operator(self, n: int) -> Operator:
@@ -69,7 +69,11 @@ class SharedOrthogonalization:
 
 
 class _Exchange(torch.autograd.Function):
-    """An owner's input is the operator's tensor, anyone else's is the weight, which receives a zero gradient."""
+    """Send tensors from their owners to all processes, and sum gradients at the owners.
+
+    The input of an owner is its operator's tensor. The input of any other process is the weight, which receives a zero
+    gradient.
+    """
 
     @staticmethod
     def forward(ctx: Any, messages: list[tuple[int, torch.Size]], *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -99,7 +103,7 @@ class _Exchange(torch.autograd.Function):
 
 
 def assign_owners(costs: list[float], processes: int) -> list[int]:
-    """A process for each cost: the most expensive first, each to the process with the least work so far."""
+    """Assign a process to each cost: the most expensive first, each to the process with the least work so far."""
     loads, owners = [0.0] * processes, [0] * len(costs)
     for n in sorted(range(len(costs)), key=lambda n: -costs[n]):
         owners[n] = min(range(processes), key=lambda r: loads[r])
@@ -108,7 +112,7 @@ def assign_owners(costs: list[float], processes: int) -> list[int]:
 
 
 def _cost(geometry: Geometry) -> float:
-    """Products for one step of an iteration on every frequency's short side."""
+    """Multiplications in one step of the iteration, over all frequencies."""
     short, long = sorted((geometry.out_channels, geometry.in_channels))
     frequencies = 1 if geometry.kernel_size == 1 else geometry.grid.rows * geometry.grid.columns
     return frequencies * short * short * long
@@ -120,15 +124,15 @@ def layer_geometries(model: nn.Module, layers: list[OrthogonalConv2d], example: 
 
 
 def _to_meta(operator: Operator) -> Operator:
-    """The operator without its numbers."""
+    """The operator with its tensors on the meta device, without numbers."""
     return operator.with_tensors([tensor.to("meta") for tensor in operator.tensors()])
 
 
 def _as_real(tensor: Tensor) -> Tensor:
-    """Complex numbers as pairs of reals: not every transport knows complex ones."""
+    """Complex numbers as pairs of reals: not every communication backend supports complex ones."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _like(tensor: Tensor, template: Tensor) -> Tensor:
-    """The inverse of `_as_real` for a tensor of the template's kind."""
+    """The inverse of `_as_real`, for a tensor that is complex if `template` is."""
     return torch.view_as_complex(tensor.contiguous()) if template.is_complex() else tensor

@@ -1,4 +1,7 @@
-"""Unconstrained kernels to orthogonal operators. A new one is one file and one line in this table."""
+"""Parametrizations: maps from unconstrained kernels to orthogonal operators.
+
+To add one, write one file and add one line to `PARAMETRIZATIONS`.
+"""
 
 from lotnet.errors import InputError
 from lotnet.parametrizations.base import Geometry, Parametrization
@@ -20,7 +23,7 @@ PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
 
 
 def parametrization(choice: str | Parametrization) -> Parametrization:
-    """A parametrization by name, with its defaults; one that is already made is passed through."""
+    """Return a parametrization by name, with default settings; an object is returned as it is."""
     if isinstance(choice, Parametrization):
         return choice
     if isinstance(choice, type):

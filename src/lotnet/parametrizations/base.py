@@ -1,4 +1,4 @@
-"""What a parametrization is: from a free kernel to an operator with largest singular value at most one."""
+"""The base class of parametrizations: maps from a free kernel to an operator with singular values at most one."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Geometry:
 
     @property
     def grid(self) -> Grid:
-        """Circular images are periodic as they are; others have k//2 zeros put on each side first."""
+        """The periodic grid: the image itself if the padding is circular, else with k//2 zeros added on each side."""
         return Grid(self.height, self.width, 0 if self.padding_mode == "circular" else self.kernel_size // 2)
 
     def check(self) -> None:
@@ -40,9 +40,9 @@ class Geometry:
 
 
 class Parametrization(ABC):
-    """A recipe without state: a frozen dataclass of settings.
+    """A stateless map from a free kernel to an operator: a frozen dataclass of settings.
 
-    Laws, tested over every implementation in the table `PARAMETRIZATIONS`:
+    Invariants, tested for every entry of `PARAMETRIZATIONS`:
 
     * the operator's largest singular value is at most `lipschitz_bound` up to rounding, for finite weights;
     * value and gradient are finite for every weight of size 1e-15 to 1e15, and for zero and rank-deficient ones
@@ -60,19 +60,19 @@ class Parametrization(ABC):
         return (out_channels, in_channels, kernel_size, kernel_size)
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
-        """A start whose operator is the identity when the channels are equal, and random otherwise."""
+        """Initial weight: its operator is the identity if the channels are equal, and random otherwise."""
         shape = self.weight_shape(out_channels, in_channels, kernel_size)
         if out_channels != in_channels:
             return torch.randn(shape) / (in_channels * kernel_size**2) ** 0.5
         weight = torch.zeros(shape)
-        centre = (kernel_size - 1) // 2
-        weight[:, :, centre, centre] = torch.eye(out_channels)
+        center = (kernel_size - 1) // 2
+        weight[:, :, center, center] = torch.eye(out_channels)
         return weight
 
     def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
-        """What the largest singular value never exceeds in exact arithmetic; 1 unless overridden."""
+        """Upper bound of the largest singular value in exact arithmetic; 1 unless overridden."""
         return 1.0
 
     @abstractmethod
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        """The convolution that `weight` stands for on images of this geometry."""
+        """The convolution that `weight` defines on images of this geometry."""

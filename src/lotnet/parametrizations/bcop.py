@@ -15,14 +15,15 @@ from lotnet.parametrizations.base import Geometry, Parametrization
 class BCOP(Parametrization):
     """An orthogonal matrix, then k - 1 steps along the rows and k - 1 along the columns.
 
-    A step is `P + (I - P) z` with a projector P and z the shift by one pixel: half of the channels, in a
-    basis of its own, moves on. Each step is orthogonal, and so is their product, a k x k kernel. Where a
-    source is singular, P is only between 0 and I; then `|p + (1 - p) z| <= 1` for each eigenvalue p, so the
-    law holds.
+    A step is `P + (I - P) z` with a projector P and the shift z by one pixel: it moves half of the channels, in
+    some basis, by one pixel. Each step is orthogonal, and so is their product, a k x k kernel. If a source is
+    singular, P is only between 0 and I. Then `|p + (1 - p) z| <= 1` for each of its eigenvalues p, so the largest
+    singular value is still at most one.
 
-    The weight holds c x c sources, c the larger number of channels: the matrix, then a row and a column
-    projector for each step. Their polar factors count, and of a projector's the first columns, which it
-    projects on. Ranks alternate between `c // 2` and `c - c // 2`, so that a step can undo the one before.
+    The weight holds c x c source matrices, with c the larger number of channels: one for the orthogonal matrix, then
+    one for a row and one for a column projector of each step. Only their polar factors matter. A projector projects
+    on the first columns of its polar factor. Ranks alternate between `c // 2` and `c - c // 2`, so that a step can
+    undo the one before.
 
     >>> import torch
     >>> from lotnet import OrthogonalConv2d
@@ -36,10 +37,10 @@ class BCOP(Parametrization):
         return (2 * kernel_size - 1, c, c)
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
-        """Orthogonal sources: random; if the channels are equal, such that two steps move all by one pixel.
+        """Orthogonal sources. They are random, unless the channels are equal.
 
-        That is the identity for odd k; for even k the last step has no partner, and the second half of the
-        channels is shifted by one pixel along both axes.
+        For equal channels, every two steps move all channels by one pixel. The operator is the identity for odd k. For
+        even k the last step has no partner, so the second half of the channels is shifted by one pixel along both axes.
         """
         weight = torch.empty(self.weight_shape(out_channels, in_channels, kernel_size))
         for source in weight:
@@ -48,7 +49,7 @@ class BCOP(Parametrization):
             eye = torch.eye(out_channels)
             weight[0] = eye
             for step in range(kernel_size - 1):
-                # Reversed, the first columns are those that the step before did not project on.
+                # Reversed, the first columns are the ones that the step before did not project on.
                 weight[1 + 2 * step : 3 + 2 * step] = eye.flip(1) if step % 2 else eye
         return weight
 

@@ -1,4 +1,4 @@
-"""Cayley: `(I - A)(I + A)^(-1)` is orthogonal for skew `A`; taken at every frequency."""
+"""Cayley transform: `(I - A)(I + A)^(-1)` is orthogonal for skew `A`. It is applied at every frequency."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ class Cayley(Parametrization):
 
         W = [I - A; -2 V] (I + A)^(-1),    W* W = I because A + A* = 2 V* V.
 
-    Wide matrices go through their adjoint. The operator depends on the kernel's scale; the published code
-    multiplies the normalised kernel by a learned number, which a free kernel contains already. Only where
-    `||A||_F` would exceed 512 is the transfer matrix scaled down: the solution would lose its digits.
+    Wide matrices are transformed as their adjoints. The operator depends on the kernel's scale. The published code
+    multiplies the normalised kernel by a learned number, which a free kernel already includes. The transfer matrix
+    is scaled down only if `||A||_F` would exceed 512, where the solution would lose its digits.
 
     >>> import torch
     >>> from lotnet import OrthogonalConv2d
@@ -33,7 +33,7 @@ class Cayley(Parametrization):
     """
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
-        """Zero, which is the identity, when the channels are equal: only the skew part of a kernel counts."""
+        """Zero if the channels are equal. Its operator is the identity: only a kernel's skew part counts."""
         if out_channels == in_channels:
             return torch.zeros(self.weight_shape(out_channels, in_channels, kernel_size))
         return super().initial_weight(out_channels, in_channels, kernel_size)

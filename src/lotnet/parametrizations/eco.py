@@ -13,12 +13,13 @@ from lotnet.parametrizations.base import Geometry, Parametrization
 
 @dataclass(frozen=True)
 class ECO(Parametrization):
-    """Polar factors of the kernel's own k x k transfer matrices, back to a k x k kernel, dilated by side / k.
+    """The polar factors of a kernel's k x k transfer matrices, transformed back to a k x k kernel, dilated by side / k.
 
     On a periodic image of n pixels a side, n a multiple of k, frequency f of the dilated kernel is frequency
-    f mod k of the kernel: all are orthogonal. Only there: zeros around the image would ask for frequencies in
-    between, where the norm exceeds one. So `zeros` appends zeros below and right up to the next multiple of
-    k, convolves that image periodically, and crops; where the sides are multiples already, it is `circular`.
+    f mod k of the kernel, so the operator is orthogonal at all frequencies. Zeros around the image would need
+    frequencies in between, where the norm exceeds one. So `zeros` appends zeros below and right up to the next
+    multiple of k, convolves that image periodically, and crops. If the sides are multiples already, `zeros` is the
+    same as `circular`.
 
     >>> import torch
     >>> from lotnet import OrthogonalConv2d

@@ -1,4 +1,4 @@
-"""LOT, layer-wise orthogonal training: `W = (V V^T)^(-1/2) V`, taken as a convolution."""
+"""LOT (layer-wise orthogonal training): `W = (V V^T)^(-1/2) V`, where V is a convolution."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from lotnet.kernels.spectrum_blocks import spectrum_blocks
 from lotnet.kernels.streams import concurrently
 from lotnet.linalg import polar_planes
 from lotnet.linalg.complex_layout import adjoint
-from lotnet.linalg.fourier import distinct, distinct_parts, distinct_transfers, expand, joined_parts
+from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts, spectrum_index
 from lotnet.linalg.polar import accurate_polar, polar, sigma_min
 from lotnet.operators import Blocks, Kernel, Operator, Spectrum
 from lotnet.parametrizations.base import Geometry, Parametrization
@@ -41,13 +41,13 @@ class LOT(Parametrization):
             )
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        return assembled([self.polar(v, frozen) for v in matrices(weight, geometry)], geometry)
+        return operator_from_matrices([self.polar(v, frozen) for v in matrices(weight, geometry)], geometry)
 
     def polar(self, v: Tensor, frozen: bool = False) -> Tensor:
         return accurate_polar(v) if frozen else polar(v, tolerance=self.tolerance, condition=self.condition)
 
     def polar_of_parts(self, v: Tensor) -> Tensor:  # f 1|2 o i
-        """The same on tensor cores, in and out as real and imaginary parts."""
+        """`polar` on tensor cores: input and output are real and imaginary parts."""
         o, i = v.shape[-2:]
         lower = sigma_min(min(o, i), self.condition)
         if o <= i:
@@ -55,40 +55,47 @@ class LOT(Parametrization):
         return adjoint(polar_planes.polar(adjoint(v), lower, self.tolerance))
 
 
-# Below this many channels a batch of few real matrices costs more to start than it saves: they join the complex ones.
-_APART = 256
+# Real matrices have a batch of their own from this many channels on. Below, that would save less time than it takes to
+# launch, so they are computed as complex ones.
+_MIN_CHANNELS_TO_SPLIT = 256
 
 
 def matrices(weight: Tensor, geometry: Geometry) -> list[Tensor]:
-    """The batches of matrices whose polar factors make up the operator of a kernel."""
+    """Batches of the matrices whose polar factors make up the operator of a kernel."""
     if geometry.kernel_size == 1:  # the same matrix at every frequency
         return [weight.flatten(1)[None]]
     reals, pairs = distinct_transfers(weight, geometry.grid)
-    return [reals, pairs] if min(weight.shape[:2]) >= _APART else [torch.cat((reals.to(pairs.dtype), pairs))]
+    return (
+        [reals, pairs]
+        if min(weight.shape[:2]) >= _MIN_CHANNELS_TO_SPLIT
+        else [torch.cat((reals.to(pairs.dtype), pairs))]
+    )
 
 
-def assembled(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
-    """The operator of these polar factors."""
+def operator_from_matrices(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
+    """The operator with these polar factors; the inverse of `matrices`."""
     if geometry.kernel_size == 1:
         return Kernel(factors[0][0, :, :, None, None], geometry.padding_mode)
     if len(factors) == 2:
         reals, pairs = factors
-    else:  # arithmetic on zero imaginary parts has kept them zero
-        count = geometry.grid.own_conjugates
+    else:  # the imaginary parts of the first are still zero
+        count = geometry.grid.self_conjugates
         reals, pairs = factors[0][:count].real, factors[0][count:]
     return Spectrum(expand(reals, pairs, geometry.grid), geometry.grid)
 
 
 def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
-    """Those of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
+    """Operators of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
 
-    A deep network has many layers alike; together they fill a GPU that each of them alone leaves idle. Where products
-    may round to 11 bits they run on its tensor cores, real and imaginary parts apart all the way.
+    A deep network has many layers of one shape. Batched together they fill a GPU, most of which one layer leaves idle.
+    If TF32 products are enabled, they are computed on tensor cores, from separate real and imaginary parts.
     """
     if not layers:
         return []
     fast = all(dispatch.tensor_cores_allowed(weight) for _, weight, _ in layers)
-    split, polar_of, join = (parts, LOT.polar_of_parts, blocks) if fast else (matrices, LOT.polar, assembled)
+    split, polar_of, join = (
+        (parts, LOT.polar_of_parts, operator_from_parts) if fast else (matrices, LOT.polar, operator_from_matrices)
+    )
     batches = [split(weight, geometry) for _, weight, geometry in layers]
     groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
     for n, (lot, _, _) in enumerate(layers):
@@ -105,18 +112,18 @@ def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
 
 
 def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
-    """`matrices`, real and imaginary parts apart: (f, 1, o, i) where they are real, else (f, 2, o, i)."""
+    """`matrices` as separate real and imaginary parts: (f, 1, o, i) if they are real, else (f, 2, o, i)."""
     if geometry.kernel_size == 1:
         return [weight.view(1, 1, *weight.shape[:2])]
-    if min(weight.shape[:2]) >= _APART:
+    if min(weight.shape[:2]) >= _MIN_CHANNELS_TO_SPLIT:
         return list(distinct_parts(weight, geometry.grid))
     return [joined_parts(weight, geometry.grid)]
 
 
-def blocks(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
-    """`assembled` from parts."""
+def operator_from_parts(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
+    """The operator with these polar factors; the inverse of `parts`."""
     if geometry.kernel_size == 1:
         return Kernel(factors[0].view(geometry.out_channels, geometry.in_channels, 1, 1), geometry.padding_mode)
     reals, pairs = factors if len(factors) == 2 else (factors[0].new_empty(0), factors[0])
-    index = distinct(geometry.grid, pairs.device)
+    index = spectrum_index(geometry.grid, pairs.device)
     return Blocks(spectrum_blocks(reals, pairs, index), geometry.grid)

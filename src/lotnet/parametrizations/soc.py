@@ -1,4 +1,4 @@
-"""SOC, skew orthogonal convolution: the exponential of a skew-symmetric convolution is orthogonal."""
+"""SOC (skew orthogonal convolution): the exponential of a skew-symmetric convolution is orthogonal."""
 
 from dataclasses import dataclass
 
@@ -22,16 +22,16 @@ class SOC(Parametrization):
     """The truncated series `I + A + ... + A^T / T!` of the skew convolution `A = V - V^T`, scaled.
 
     `V^T` swaps the channels and flips the taps. Zero padding keeps `A` skew: on an image it is `P^T A P`,
-    with `P` the embedding into the plane. So the full series is orthogonal with either padding, and the
+    where `P` embeds the image into the plane. So the full series is orthogonal with either padding. The
     truncated one is normal, with singular values `|S_T(i t)|`, t up to the norm of A: nearly one.
 
-    As in the published code, *every* kernel is scaled to one size, small ones up as well:
+    As in the published code, *every* kernel is scaled to one size; small ones are scaled up:
 
         A = 0.7 (V - V^T) / s,    without 0.7 for k = 1,
 
-    `s` the smallest spectral norm of the four unfoldings of the skew kernel into matrices. The norm of
-    the convolution is at most `k s`, hence `||A|| <= 0.7 k`. That code takes `s` from stale power iterates,
-    which are lower bounds; here it is an upper bound by Gram squaring, a few percent too large.
+    where `s` is the smallest spectral norm of the four unfoldings of the skew kernel into matrices. The norm of
+    the convolution is at most `k s`, hence `||A|| <= 0.7 k`. The published code takes `s` from stale power
+    iterations, which give lower bounds. Here it is an upper bound by Gram squaring, a few percent too large.
 
     >>> import torch
     >>> from lotnet import OrthogonalConv2d
@@ -55,15 +55,16 @@ class SOC(Parametrization):
             )
 
     def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
-        """Random for equal channels too, as published.
+        """A random kernel, for equal channels too, as published.
 
-        Scaling every kernel up leaves no continuous path from the identity, which is `V - V^T = 0`.
+        The identity is `V - V^T = 0`. Because every other kernel is scaled up to one size, no continuous path leads
+        away from it.
         """
         shape = self.weight_shape(out_channels, in_channels, kernel_size)
         return torch.randn(shape) / max(out_channels, in_channels) ** 0.5
 
     def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
-        """The excess of the truncated series is counted: `max |S_T(i t)|` for t up to the norm of A."""
+        """`max |S_T(i t)|` for t up to the norm of A: above one, because the series is truncated."""
         odd = kernel_size + 1 - kernel_size % 2
         terms = self.frozen_terms if frozen else self.terms
         return float(series_bound(_CORRECTION * odd if odd > 1 else 1.0, terms))
@@ -85,14 +86,14 @@ def _skew_kernel(weight: Tensor) -> Tensor:  # o i k k -> c c k k
 
 
 def _unfolding_bound(skew: Tensor) -> Tensor:  # c c k k -> ()
-    """At least the smallest norm of the four unfoldings, so `k` times it bounds the convolution's norm.
+    """Upper bound of the smallest norm of the four unfoldings, so that `k` times it bounds the convolution's norm.
 
     With phases `a`, `b` of k entries of modulus one, a transfer matrix is `(I x a)^T M (I x b)` for the
     unfolding (c k) x (c k), and `M (I x a x b)` for c x (c k k): its norm is at most `k ||M||`, whatever
     the image. The other two are transposes of these, up to order and sign, because the kernel is skew.
     """
     c, k = skew.shape[0], skew.shape[-1]
-    # Zero stays zero whatever it is divided by; a constant in its place keeps the gradient finite.
+    # A zero kernel stays zero whatever it is divided by; a constant in its place keeps the gradient finite.
     skew = torch.where(skew.detach().any(), skew, 1)
     flat, mixed = skew.reshape(c, -1), skew.permute(0, 2, 1, 3).reshape(c * k, c * k)
     return torch.minimum(_norm_bound(flat), _norm_bound(mixed))
@@ -104,7 +105,7 @@ def _norm_bound(x: Tensor) -> Tensor:  # m n -> ()
     for t in range(_SQUARINGS + 1):
         size = torch.linalg.matrix_norm(gram)
         bound = bound * size ** (0.5 ** (t + 1))
-        gram = gram / size  # of norm one, so that its square can neither overflow nor vanish
+        gram = gram / size  # norm one, so that its square can neither overflow nor vanish
         if t < _SQUARINGS:
             gram = gram @ gram
     return bound

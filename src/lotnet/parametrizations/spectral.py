@@ -13,10 +13,10 @@ from lotnet.parametrizations.base import Geometry, Parametrization
 
 @dataclass(frozen=True)
 class Spectral(Parametrization):
-    """The classic baseline: 1-Lipschitz, but all other singular values are what they are.
+    """The classic baseline: 1-Lipschitz, but only the largest singular value is controlled.
 
-    The norm is exact, the largest over the frequencies of the periodic grid. An image with zeros around it is
-    part of that grid, so the same number bounds its convolution.
+    The norm is exact: the largest over the frequencies of the periodic grid. A zero-padded image is part of that
+    grid, so the same number bounds its convolution.
 
     >>> import torch
     >>> from lotnet import OrthogonalConv2d
@@ -30,7 +30,7 @@ class Spectral(Parametrization):
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         weight = weight / power_of_two(weight.flatten(1))
         transfers = transfer(weight, geometry.grid) if geometry.kernel_size > 1 else weight.flatten(1)[None]
-        # Only the worst frequency has a gradient, so only there does it cost singular vectors.
+        # Only the frequency with the largest norm has a gradient, so singular vectors are computed only there.
         worst = torch.linalg.matrix_norm(transfers.detach(), ord=2).argmax()
         norm = torch.linalg.matrix_norm(transfers[worst], ord=2)
         return Kernel(weight / torch.where(norm > 0, norm, 1), geometry.padding_mode)
