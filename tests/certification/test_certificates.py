@@ -137,7 +137,7 @@ def test_the_bound_of_a_short_series_exceeds_one() -> None:
 
 
 def test_classes_with_equal_rows_have_no_boundary() -> None:
-    """Their logits differ by the bias alone, so no perturbation closes the gap; the claimed radius ends at `max_radius`."""
+    """Their logits differ by the bias alone, so no perturbation closes the gap. The radius ends at `max_radius`."""
     head = NormalizedLinear(108, 2)
     with torch.no_grad():
         head.weight[1] = head.weight[0]

@@ -30,24 +30,7 @@ BROKEN = 1
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
-    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} With --table, one or several.")
-    parser.add_argument(
-        "--table",
-        type=Literal["linf"] | None,
-        default=None,
-        help="linf: run only the l-infinity attack, and show the results beside the paper's rows.",
-    )
-    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
-    parser.add_argument("--split", type=str, default="test", help="test or train.")
-    parser.add_argument("--radius", type=str, default="36/255", help="Radius of the l2 attacks.")
-    parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
-    parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
-    parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
-    parser.add_argument("--autoattack", action="store_true", help="Also run AutoAttack in l2 (extra `attacks`).")
-    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
-    parser.add_common("limit", "device", "seed", "json")
-    options = parser.read(arguments)
+    options = _parser().read(arguments)
     check_split(options.split)
     check_counts(options, batch_size=1, steps=1, restarts=1)
     radius, linf_radius = parse_radius(options.radius), parse_radius(options.linf)
@@ -90,6 +73,27 @@ def main(arguments: list[str]) -> int:
         _show(console, report, options.radius, options.linf)
         say(console, f"Written to {path}")
     return BROKEN if report.counterexamples else 0
+
+
+def _parser() -> Parser:
+    parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
+    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} With --table, one or several.")
+    parser.add_argument(
+        "--table",
+        type=Literal["linf"] | None,
+        default=None,
+        help="linf: run only the l-infinity attack, and show the results beside the paper's rows.",
+    )
+    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
+    parser.add_argument("--split", type=str, default="test", help="test or train.")
+    parser.add_argument("--radius", type=str, default="36/255", help="Radius of the l2 attacks.")
+    parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
+    parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
+    parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
+    parser.add_argument("--autoattack", action="store_true", help="Also run AutoAttack in l2 (extra `attacks`).")
+    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_common("limit", "device", "seed", "json")
+    return parser
 
 
 def _linf_table(options: Any) -> int:
