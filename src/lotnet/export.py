@@ -4,7 +4,7 @@ Invariants:
 
 * the input is `images`, a batch of any size with pixels in [0, 1]; the outputs are `logits` and a radius. The
   normalisation is part of the file;
-* a float32 file has `plain_radius`, the standard certificate of the literature. It proves nothing: float32 rounding is
+* a float32 file has `plain_radius`, the standard certificate. It proves nothing: float32 rounding is
   not subtracted, and a runtime may compute convolutions by algorithms without a known bound of their rounding;
 * a float64 file has `radius`, claim A of `lotnet.certification`. It subtracts the a-priori error bound of the whole
   graph from the margin. That bound holds in any order of summation, hence for any runtime that adds and multiplies in

@@ -1,4 +1,4 @@
-"""The standard certificate of the literature: margins of computed logits over an assumed Lipschitz constant.
+"""The standard certificate, as papers compute it: margins of computed logits over an assumed Lipschitz constant.
 
 Papers report it, and training monitors it. It proves nothing about floating point, nor about the layers' true norms:
 `lotnet certify` does.
