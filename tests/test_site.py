@@ -1,0 +1,69 @@
+"""The documentation site builds without a warning, and opens from a disk without a network."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import lotnet
+from pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_link_between_pages_leads_somewhere(site: Path) -> None:
+    broken = []
+    for page in site.rglob("*.html"):
+        if page.name == "404.html":
+            continue  # its links are absolute, for a server
+        for target in re.findall(r'(?:href|src)="([^"]+)"', page.read_text()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            other = (page.parent / unquote(path)).resolve() if path else page
+            if not other.exists():
+                broken.append(f"{page.relative_to(site)}: {target}")
+            elif anchor and other.suffix == ".html" and f'id="{unquote(anchor)}"' not in other.read_text():
+                broken.append(f"{page.relative_to(site)}: {target}")
+    assert broken == []
+
+
+def test_every_public_name_is_on_the_api_page(site: Path) -> None:
+    page = (site / "api.html").read_text()
+    missing = [name for name in lotnet.__all__ if not re.search(rf'<h3 id="lotnet\.[\w.]*{name}"', page)]
+    assert missing == []
+
+
+def test_examples_in_docstrings_are_shown_as_code(site: Path) -> None:
+    page = re.sub(r"<pre.*?</pre>", "", (site / "api.html").read_text(), flags=re.DOTALL)
+    assert "&gt;&gt;&gt;" not in page
+
+
+def test_every_result_is_in_the_zoo(site: Path) -> None:
+    page = (site / "model-zoo.html").read_text()
+    names = [path.stem for path in (ROOT / "results").glob("cifar*.json")]
+    assert names and all(name in page for name in names)
+
+
+def test_it_opens_and_searches_without_a_network(site: Path, browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-search__input").type("certificate")
+    page.get_by_text("matching documents").wait_for()
+    assert re.match(r"[1-9]\d* matching", page.locator(".md-search-result__meta").inner_text())
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    page.close()
