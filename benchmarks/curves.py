@@ -30,7 +30,9 @@ def main(names: list[str], folder: Path = Path("results")) -> None:
     figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     for name in names:
         curve = known[name].summary["curve"]
-        (line,) = axes.plot(curve["radius"], [100 * share for share in curve["certified"]], label=name)
+        (line,) = axes.plot(
+            curve["radius"], [100 * share for share in curve["certified"]], label=results.title(known[name])
+        )
         row = results.paper_row(known[name])
         if row is not None:
             at = {radius: getattr(row, column) for radius, column in {0.0: "clean", **PAPER}.items()}

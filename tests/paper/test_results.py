@@ -13,7 +13,7 @@ from lotnet.cli.verbs.train import read_arguments
 from lotnet.config import RunConfig
 from lotnet.losses import CReg, OffsetCrossEntropy
 from lotnet.models import LipConvnet
-from lotnet.paper import results
+from lotnet.paper import results, results_page
 from pages import ROOT
 
 MEASURED = results.load_all(ROOT / "results")
@@ -53,9 +53,10 @@ def test_a_made_up_result_appears_beside_its_row_of_the_paper(tmp_path: Path) ->
     assert [result.name for result in found] == ["mine"]
     row = results.paper_row(found[0])
     assert row is not None and (row.model, row.conv, row.clean) == ("LipConvnet-20", "LOT", 77.12)
-    text = results.markdown(found)
-    assert "| **mine** | 80.00 | 65.00 | 50.00 | 40.00 |" in text
-    assert "| difference | +2.88 | +0.70 | +0.51 | +3.66 |" in text
+    text = results_page.markdown(found)
+    assert "| mine | 80.00 | 65.00 | 50.00 | 40.00 |" in text
+    assert "| 77.12 / **80.00** / +2.88 | 64.30 / **65.00** / +0.70 | 49.49 / **50.00** / +0.51 |" in text
+    assert results.title(found[0]) == "LipConvnet-20, LOT, CReg, 200 epochs"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,10 @@ def test_a_row_shows_the_longest_run_and_of_equally_long_runs_the_newest(tmp_pat
         assert [row.table for row in found] == ["abl-residual", "abl-padding", "sup"]
         assert {result.name for result in found.values()} == {"new"}
     assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
-    assert "not run yet: 82" in results.markdown([])
-    assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results.markdown([new])
+    assert "not run yet: 82" in results_page.markdown([])
+    assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results_page.markdown(
+        [new]
+    )
 
 
 def test_the_residual_network_has_its_row() -> None:
@@ -141,4 +144,6 @@ def test_the_command_of_a_measured_result_still_gives_its_settings(result: resul
 
 def test_the_page_of_measured_results_is_the_one_that_record_writes() -> None:
     folder = ROOT / "results"
-    assert (folder / "README.md").read_text() == results.markdown(MEASURED, (folder / "findings.md").read_text())
+    assert (folder / "README.md").read_text() == results_page.markdown(
+        MEASURED, (folder / "findings.md").read_text(), figure=True
+    )

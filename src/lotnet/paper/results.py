@@ -11,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
-from lotnet.paper.tables import ACCURACIES, EPOCHS, Row, rows
+from lotnet.paper.tables import ACCURACIES, Row, rows
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
@@ -169,6 +169,26 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     )
 
 
+def title(result: Result) -> str:
+    """A name for plots: network, layer, loss and what is unusual, in the paper's words."""
+    config = RunConfig.from_dict(result.config, result.name)
+    model = config.model
+    network = f"LipConvnet-{model.depth}" if isinstance(model, LipConvnet) else "ResNet-18"
+    parts = [network, model.parametrization.upper(), _LOSS_TITLES[type(config.loss).__name__]]
+    parts += ["last-layer normalisation"] if model.head == "lln" else []
+    parts += [] if model.padding_mode == "zeros" else [f"{model.padding_mode} padding"]
+    return ", ".join([*parts, f"{result.epochs} epochs"])
+
+
+_LOSS_TITLES = {
+    "CrossEntropy": "cross-entropy",
+    "CReg": "CReg",
+    "OffsetCrossEntropy": "offset cross-entropy",
+    "EMMA": "EMMA",
+    "LogitAnnealing": "logit annealing",
+}
+
+
 def measured(results: list[Result]) -> dict[Row, Result]:
     """The result to compare with each of the paper's rows: the longest run of that row; ties go to the newest run.
 
@@ -182,56 +202,6 @@ def measured(results: list[Result]) -> dict[Row, Result]:
             comparable = (row for row in rows() if row.is_supervised or (attacked and row.pgd_linf is not None))
             found |= {row: result for row in comparable if _is_like(config, row)}
     return found
-
-
-def write_readme(folder: Path) -> None:
-    """Write README.md of a folder of results again, from its JSON files and findings.md."""
-    findings = folder / "findings.md"
-    text = markdown(load_all(folder), findings.read_text() if findings.is_file() else "")
-    atomic_write(folder / "README.md", text.encode())
-
-
-def markdown(results: list[Result], findings: str = "") -> str:
-    """The text of results/README.md: our results, the paper's, the difference, findings, and the rows not run yet."""
-    lines = [
-        "# Measured results",
-        "",
-        "Made by `lotnet record` from the JSON files and findings.md here; do not edit. Percentages of all test",
-        "images, certified in float64 by claim B (docs/certificates.md); the best epoch was chosen on validation",
-        "images, 5 % of the training set, which were not trained on.",
-        "",
-        "| run | clean | 36/255 | 72/255 | 108/255 | epochs | training | on |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        ours = [100 * result.summary["clean"], *(100 * share for share in result.certified())]
-        device = result.sessions[0]["hardware"]["device"]
-        cells = [*(f"{x:.2f}" for x in ours), str(result.epochs), f"{result.train_seconds:.0f} s", device]
-        lines.append(f"| **{result.name}** | {' | '.join(cells)} |")
-        row = paper_row(result)
-        if row is not None:
-            theirs = [row.clean, row.cert_36 or 0.0, row.cert_72 or 0.0, row.cert_108 or 0.0]
-            lines.append(f"| paper | {' | '.join(f'{x:.2f}' for x in theirs)} | {EPOCHS} | | |")
-            lines.append(
-                f"| difference | {' | '.join(f'{a - b:+.2f}' for a, b in zip(ours, theirs, strict=True))} | | | |"
-            )
-    lines += ["", "Commands that repeat them:", ""]
-    lines += [f"    {result.command}" for result in results]
-    lines += ["", findings.strip()] if findings else []
-    lines += ["", *_not_run(results), ""]
-    return "\n".join(lines)
-
-
-def _not_run(results: list[Result]) -> list[str]:
-    """The supervised rows that have no result, one line per table, data set and layer."""
-    done = measured(results)
-    missing = [row for row in rows() if row.is_supervised and row not in done]
-    models: dict[str, list[str]] = {}
-    for row in missing:
-        models.setdefault(f"{row.table}, {row.dataset}, {row.conv}", []).append(f"{row.model} {row.variant}".strip())
-    lines = [f"## Supervised rows of the paper not run yet: {len(missing)}", ""]
-    lines += [f"* {kind}: {', '.join(names)}" for kind, names in models.items()]
-    return [*lines, "", "`lotnet paper` names the command of each."]
 
 
 def command_of(words: list[str]) -> str:

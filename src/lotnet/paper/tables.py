@@ -19,6 +19,18 @@ EPOCHS = 200
 ACCURACIES = {"clean": "clean", "cert_36": "36/255", "cert_72": "72/255", "cert_108": "108/255"}
 """Columns of accuracies: field of `Row`, heading."""
 
+TITLES = {
+    "sup-crhh": "Supervised, with certificate regularisation and Householder activations",
+    "abl-residual": "Ablation: residual connections",
+    "pgd-linf-8-255": "Accuracy under an l-infinity attack",
+    "abl-padding": "Ablation: padding",
+    "sup": "Supervised, cross-entropy and MaxMin",
+    "ssl-crhh": "Semi-supervised, with certificate regularisation and Householder activations",
+    "ssl": "Semi-supervised, cross-entropy and MaxMin",
+    "sup-resnet18": "ResNet-18",
+}
+"""What each table shows."""
+
 SOC: Overrides = {"model.parametrization": "soc"}
 
 

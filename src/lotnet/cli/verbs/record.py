@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lotnet.cli.arguments import Parser
-from lotnet.paper import results
+from lotnet.paper import results, results_page
 
 
 def main(arguments: list[str]) -> int:
@@ -16,6 +16,6 @@ def main(arguments: list[str]) -> int:
     options = parser.read(arguments)
     folder = Path(options.to)
     path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)
-    results.write_readme(folder)
+    results_page.write_readme(folder)
     print(f"recorded {path}")
     return 0
