@@ -1,6 +1,6 @@
 """Our accuracy beside the paper's: python benchmarks/paper_figure.py draws results/paper.png from the results there.
 
-One group for each network of the paper's certified tables that was run. Filled markers are ours, hollow ones the paper's.
+One group for each network of the paper that was run. Filled markers are ours, hollow ones the paper's.
 """
 
 from pathlib import Path
