@@ -39,8 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     "progress": set(),
     "training": {"certification", "config", "data", "models", "orthogonalize", "runs"},
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
-    "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
-    "paper": {"certify_run", "config", "load_model", "losses", "models", "runs", "training"},
+    "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs"},
+    "paper": {"certification", "certify_run", "config", "load_model", "losses", "models", "runs", "training"},
     "analysis": {
         "certification",
         "data",
@@ -175,15 +175,17 @@ def test_the_command_line_is_nobodys_library() -> None:
             assert "cli" not in imported(file), f"{file.relative_to(SOURCE)} imports lotnet.cli"
 
 
-HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']")
-"""How code asks for a GPU: by `is_cuda`, `torch.cuda`, `torch.backends.cuda`, a device's name, or Triton."""
+HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']|device\.type\s*[!=]=")
+"""How code asks for a GPU: by `is_cuda`, `torch.cuda`, `torch.backends.cuda`, a device's name or type, or Triton."""
 
 ASKS_FOR_HARDWARE = {
     "kernels": "what runs where",
     "load_model.py": "chooses the device of a loaded model",
     "training/launch.py": "chooses the devices of a run",
     "training/precision.py": "sets and restores PyTorch's arithmetic",
+    "training/display.py": "says why the first steps on a GPU take long",
     "training/graph.py": "records CUDA graphs",
+    "training/poll.py": "reads the loss of a GPU less often",
     "training/rng.py": "saves the states of random number generators",
     "runs/environment.py": "records the hardware of a run",
     "runs/checkpoint.py": "copies through page-locked memory",

@@ -33,7 +33,7 @@ from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.frozen.convolution import FrozenSpectrum
-from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.model import FrozenModel, require_frozen
 from lotnet.frozen.pointwise import FrozenAveragePool
 
 Format = Literal["onnx", "torch"]
@@ -77,9 +77,7 @@ def export(
 
     The file is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1].
     """
-    if not isinstance(model, FrozenModel):
-        name = type(model).__name__
-        raise InputError(f"a {name} cannot be exported: freeze it first with lotnet.freeze(model, image_size)")
+    require_frozen(model, "exported")
     if not model.is_intact():
         raise InputError("the model's tensors were changed after freezing: freeze it again")
     for value, choices in ((to, SUFFIX), (precision, PRECISIONS)):

@@ -86,12 +86,16 @@ def load_model(source: str | Path) -> LoadedModel:
 
 
 def _from_run(run: Run) -> LoadedModel:
-    model, note = run.frozen_model(), None
-    if model is None:
+    note = None
+    try:
+        model = run.frozen_model()
+    except InputError as reason:
+        if run.best_digest() is None:
+            raise  # there is nothing else to load
         images = run.images()
         model = freeze(run.best_model(), (images.channels, images.height, images.width))
         model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
-        note = f"{run.path} holds no frozen model of its best checkpoint: froze it in memory"
+        note = f"Froze the best checkpoint in memory, because {reason}"
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 
 

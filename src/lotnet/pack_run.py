@@ -6,6 +6,7 @@ import torch
 from rich.console import Console
 
 from lotnet.certification.certificate import certify
+from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary, summarize
 from lotnet.data import Split
 from lotnet.frozen.model import FrozenModel
@@ -13,7 +14,6 @@ from lotnet.load_model import tensors
 from lotnet.pretrained.packed import Packed, pack
 from lotnet.progress import progress_bar
 from lotnet.runs.directory import Run
-from lotnet.training.evaluate import RADII
 
 _STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
 """Fields of a summary that packed.json holds."""

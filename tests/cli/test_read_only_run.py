@@ -92,15 +92,16 @@ FREEZING: dict[str, tuple[list[str], list[str]]] = {
     "predict": (["predict", "RUN", "grey.png"], []),
     "attack": (["attack", "RUN", "--limit", "10", "--steps", "2"], ["run-attacks.json"]),
     "export": (["export", "RUN", "--to", "torch"], ["run-model.pt2"]),
-    "tightness": (["analyze", "tightness", "RUN", "--limit", "20"], ["tightness.json"]),
+    "linf": (["attack", "RUN", "--table", "linf", "--limit", "10", "--steps", "2"], ["run-linf.json"]),
+    "tightness": (["analyze", "tightness", "RUN", "--limit", "20"], ["run-tightness.json"]),
 }
 """Verbs that open a frozen model. Name: (arguments, files that appear in the current folder)."""
 
 OTHERS: dict[str, tuple[list[str], list[str]]] = {
     "report": (["report", "RUN"], ["run-report.html"]),
-    "newton": (["analyze", "newton", "RUN"], ["newton.json"]),
-    "features": (["analyze", "features", "RUN", "--steps", "2", "--count", "2"], ["features.json"]),
-    "landscape": (["analyze", "landscape", "RUN", "--points", "3", "--limit", "20"], ["landscape.json"]),
+    "newton": (["analyze", "newton", "RUN"], ["run-newton.json"]),
+    "features": (["analyze", "features", "RUN", "--steps", "2", "--count", "2"], ["run-features.json"]),
+    "landscape": (["analyze", "landscape", "RUN", "--points", "3", "--limit", "20"], ["run-landscape.json"]),
 }
 
 
@@ -114,7 +115,7 @@ def test_reading_verbs_work_and_leave_the_run_as_it_was(frozen: bool, run: Path,
         assert code == 0, said
         for file in verbs[name][1]:
             assert (here / file).is_file() and file in said
-        assert ("froze it in memory" in said) == (name in FREEZING and not frozen)
+        assert ("Froze the best checkpoint in memory" in said) == (name in FREEZING and not frozen)
     assert contents(run) == before
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from lotnet.certification.plain import RADII
 from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.display import Display
-from lotnet.training.evaluate import RADII
 
 RECORD = EpochMetrics(epoch=1, step=10, loss=1.25, lr=0.1, clean=0.75, certified={"36/255": 0.5}, seconds=2.0)
 

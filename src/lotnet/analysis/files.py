@@ -28,15 +28,16 @@ class AnalysisFiles:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """For NAME.safetensors, if there are any."""
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder: Path, prefix: str = "") -> list[Path]:
         """Write the files, and return their paths. Without matplotlib there is no plot among them."""
+        stem = f"{prefix}{self.name}"
         text = json.dumps({"format": FORMAT, **self.content}, indent=1, allow_nan=False)
-        written = {folder / f"{self.name}.json": text.encode()}
+        written = {folder / f"{stem}.json": text.encode()}
         if self.tensors:
             tensors = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
-            written[folder / f"{self.name}.safetensors"] = save(tensors)
+            written[folder / f"{stem}.safetensors"] = save(tensors)
         with suppress(ImportError):  # the numbers are complete without the plot
-            written[folder / f"{self.name}.png"] = self.draw()
+            written[folder / f"{stem}.png"] = self.draw()
         for path, data in written.items():
             atomic_write(path, data)
         return list(written)

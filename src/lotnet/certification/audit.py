@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential
-from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.model import FrozenModel, require_frozen
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,7 @@ class AuditRow:
 
 def audit(model: FrozenModel) -> Iterator[AuditRow]:
     """Prove the bound of each layer in turn. The layers cache their bounds, so the model's bound is then free."""
-    if not isinstance(model, FrozenModel):
-        raise InputError(
-            f"a {type(model).__name__} cannot be certified: freeze it first with lotnet.freeze(model, image_size)"
-        )
+    require_frozen(model, "certified")
     for name, module in leaves(model, "model"):
         start = time.perf_counter()
         bound = float(module.lipschitz_bound())

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
-from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.model import FrozenModel, require_frozen
 from lotnet.frozen.pointwise import FrozenNormalize
 from lotnet.linalg.roundoff import unit_roundoff
 
@@ -183,10 +183,7 @@ def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor,
 
 
 def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
-    if not isinstance(model, FrozenModel):
-        raise InputError(
-            f"a {type(model).__name__} cannot be certified: freeze it first with lotnet.freeze(model, image_size)"
-        )
+    require_frozen(model, "certified")
     if not model.is_intact():
         raise InputError("the model was changed after freezing: freeze it again")
     # If subnormal numbers are read as zero, the bounds do not hold.

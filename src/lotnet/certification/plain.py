@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from lotnet.layers import Normalize, NormalizedLinear
 from lotnet.layers.linear import normalized_rows
 
+RADII = (36 / 255, 72 / 255, 108 / 255)
+"""The l2 radii at which papers report certified accuracy."""
+
 
 def plain_radii(logits: Tensor, labels: Tensor, pairwise: Tensor, lipschitz: float) -> Tensor:
     """Standard radii `min_j (z_y - z_j) / (pairwise_yj lipschitz)` over all other classes j.  b c, b, c c -> b
@@ -49,5 +52,5 @@ def pixel_lipschitz(model: nn.Sequential) -> float:
 
 
 def in_255ths(radius: float) -> str:
-    """A radius as the literature writes it."""
+    """A radius as papers write it, such as 36/255."""
     return f"{radius * 255:.6g}/255"

@@ -7,7 +7,12 @@ import torch
 
 from lotnet.certification.certificate import Certificates, Claim
 
-CLAIMS: tuple[Claim, ...] = ("plain", "real", "float")
+CLAIM_TITLES: dict[Claim, str] = {
+    "plain": "standard certificate, nothing proved",
+    "real": "claim A: the real function",
+    "float": "claim B: the float64 program",
+}
+CLAIMS = tuple(CLAIM_TITLES)
 _CURVE_POINTS = 101
 
 

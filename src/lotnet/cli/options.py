@@ -1,11 +1,11 @@
 """Checks and output that several verbs share."""
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from lotnet.config.reader import read_number
 from lotnet.errors import InputError
 from lotnet.files import is_writable, make_folder
 from lotnet.load_model import LoadedModel, load_model
@@ -61,10 +61,10 @@ def check_counts(options: Any, **least: int) -> None:
 
 
 def parse_radius(text: str) -> float:
-    try:
-        value = float(Fraction(text))
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"a radius is a number or a fraction such as 36/255, not {text!r}") from None
+    """A radius on a command line: a number, or a fraction such as 36/255."""
+    value = read_number(text)
+    if value is None:
+        raise InputError(f"a radius is a number or a fraction such as 36/255, not {text!r}")
     if value < 0:
         raise InputError(f"a radius cannot be negative, as {text} is: give 0 or more")
     return value

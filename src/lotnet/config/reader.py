@@ -111,13 +111,18 @@ def _parse(text: str, kind: Any) -> Any:
     return _convert(text, kind)
 
 
-def _parse_float(text: str) -> float:
-    """A finite number, or a fraction."""
+def read_number(text: str) -> float | None:
+    """The finite number, or the fraction such as 36/255, in a text; None if it is neither."""
     try:
         value = float(Fraction(text.replace(" ", ""))) if "/" in text else float(text)
     except (ValueError, ZeroDivisionError, OverflowError):
-        raise _MismatchError from None
-    if not math.isfinite(value):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _parse_float(text: str) -> float:
+    value = read_number(text)
+    if value is None:
         raise _MismatchError
     return value
 

@@ -174,3 +174,10 @@ def _build(spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: t
     children = [_build(c, state, prefix + name, dtype) for c, name in zip(spec["children"], names, strict=True)]
     tensors = {name: state[prefix + name] for name in spec["tensors"]}
     return FROZEN[kind](dtype, spec["settings"], tensors, *children)
+
+
+def require_frozen(model: object, participle: str) -> None:
+    """Refuse what is not frozen. `participle` says what was to be done with it, as in "certified"."""
+    if not isinstance(model, FrozenModel):
+        name = type(model).__name__
+        raise InputError(f"a {name} cannot be {participle}: freeze it first with lotnet.freeze(model, image_size)")

@@ -1,6 +1,7 @@
-"""Choices that depend on the hardware: the only module that asks which device a tensor is on.
+"""Choices that depend on the hardware: the only module that chooses an algorithm by a tensor's device.
 
-Other modules call these functions by purpose. A new kind of device needs changes here and nowhere else.
+Other modules call these functions by purpose. `streams` and the places named in tests/test_imports.py ask for hardware
+for other reasons, such as recording it.
 """
 
 import torch

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from lotnet.certification.plain import RADII
 from lotnet.certify_run import certify_split
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
@@ -23,7 +24,6 @@ from lotnet.paper.tables import Overrides, Row
 from lotnet.records import read_record, write_record
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
-from lotnet.training.evaluate import RADII
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
 from lotnet.training.run import check

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, Row, rows
+from lotnet.records import read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
@@ -60,7 +62,7 @@ def collect(run_path: Path, name: str) -> Result:
     """The result of a run that was trained to its end and certified on its test images."""
     run = Run.open(run_path)
     certification = run.certification()
-    if certification.split != "test" or certification.summary.radii != [36 / 255, 72 / 255, 108 / 255]:
+    if certification.split != "test" or certification.summary.radii != list(RADII):
         raise InputError(
             f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
         )
@@ -103,20 +105,24 @@ def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
 
 
 def save(result: Result, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "choose another folder with --to")
     path = folder / f"{result.name}.json"
-    atomic_write(path, (json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n").encode())
+    write_record(path, result, FORMAT)
     return path
 
 
 def load_all(folder: Path) -> list[Result]:
-    """Every result in a folder, sorted by name. Other files are skipped."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text())
-        if content.pop("format", None) == FORMAT and "summary" in content:
-            found.append(Result(**content))
-    return found
+    """Every result in a folder, sorted by name. What other programs wrote there, such as benchmarks, is skipped."""
+    remedy = "restore it, or move it elsewhere"
+    return [read_record(Result, path, remedy) for path in sorted(folder.glob("*.json")) if _is_result(path, remedy)]
+
+
+def _is_result(path: Path, remedy: str) -> bool:
+    try:
+        content = json.loads(read_text(path, remedy))
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is damaged (it is not JSON): {remedy}") from None
+    return isinstance(content, dict) and {"summary", "audit"} <= content.keys()
 
 
 def paper_row(result: Result) -> Row | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
-from lotnet.frozen.model import FrozenModel
+from lotnet.frozen.model import FrozenModel, require_frozen
 from lotnet.pretrained.card import CARD, frozen_card
 from lotnet.runs.certificates import Certification, read_certification
 
@@ -29,10 +29,7 @@ def save_pretrained(
     ...     sorted(file.name for file in Path(folder).iterdir())
     ['README.md', 'config.json', 'model.safetensors']
     """
-    if not isinstance(model, FrozenModel):
-        raise InputError(
-            f"a {type(model).__name__} cannot be saved: freeze it first with lotnet.freeze(model, image_size)"
-        )
+    require_frozen(model, "saved")
     found = _read(certificates)
     if found is not None and found.checksum != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")

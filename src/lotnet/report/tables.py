@@ -4,21 +4,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lotnet.certification.certificate import Claim
 from lotnet.certification.formatting import rounded_down, rounded_up
-from lotnet.certification.plain import in_255ths
+from lotnet.certification.plain import RADII, in_255ths
+from lotnet.certification.summary import CLAIM_TITLES
 from lotnet.paper.results import command_of
 from lotnet.paper.tables import EPOCHS
 from lotnet.report.collect import RunData
 from lotnet.runs.metrics import best_epoch
 
-CLAIMS: dict[Claim, str] = {
-    "float": "Claim B: the float64 program",
-    "real": "Claim A: the real function",
-    "plain": "Standard certificate, nothing proved",
-}
-
-PAPER = {36 / 255: "cert_36", 72 / 255: "cert_72", 108 / 255: "cert_108"}
+PAPER = dict(zip(RADII, ("cert_36", "cert_72", "cert_108"), strict=True))
 """Radius: the column of the paper's tables."""
 
 
@@ -66,9 +60,11 @@ def comparison(runs: list[RunData]) -> Table:
 def claims(run: RunData, slot: int) -> Table:
     summary = run.certification.summary
     table = Table(run.name, ["Certificate", *map(in_255ths, summary.radii), "Mean radius"])
-    for claim, title in CLAIMS.items():
+    for claim, title in reversed(CLAIM_TITLES.items()):
         shares = map(percent, summary.certified[claim])
-        table.rows.append(Row([title, *shares, str(rounded_down(summary.mean_radius[claim], 6))], slot))
+        table.rows.append(
+            Row([title[0].upper() + title[1:], *shares, str(rounded_down(summary.mean_radius[claim], 6))], slot)
+        )
     return table
 
 

@@ -20,6 +20,8 @@ from lotnet.files import atomic_write, exclusive_lock, make_folder
 from lotnet.frozen.model import FrozenModel
 from lotnet.models import ImageSpec
 from lotnet.records import read_record, write_record
+from lotnet.runs.attacks import FILE as ATTACKS
+from lotnet.runs.attacks import LINF_FILE as LINF
 from lotnet.runs.certificates import FILE as CERTIFICATES
 from lotnet.runs.certificates import Certification, read_certification
 from lotnet.runs.checkpoint import Checkpoints, DamagedError, read, strip_prefix
@@ -36,12 +38,18 @@ _PARTS = (
     "checkpoints",
     "tensorboard",
     "model",
-    "certificates.json",
-    "attacks.json",
-    "linf.json",
+    CERTIFICATES,
+    ATTACKS,
+    LINF,
+    "packed",
+    "model.onnx",
+    "model-float64.onnx",
+    "model.pt2",
+    "model-float64.pt2",
     "report.html",
     "analysis",
 )
+"""Everything that lotnet writes into a run. Overwriting a run removes these files, and nothing else."""
 
 
 class Run:
@@ -149,15 +157,19 @@ class Run:
             )
         return found
 
-    def frozen_model(self) -> FrozenModel | None:
-        """Load the model that `lotnet certify` stored in RUN/model; None if it is of an older best checkpoint."""
-        try:
-            known = self.certification()
-            model = FrozenModel.load(self.path / "model")
-        except InputError:  # not certified yet, trained further, or damaged: the caller freezes it again
-            return None
-        same = known.checkpoint == self.best_digest() and known.checksum == model.settings["checksum"]
-        return model if same else None
+    def frozen_model(self) -> FrozenModel:
+        """Load the model that `lotnet certify` stored in RUN/model, if it is of the present best checkpoint.
+
+        Otherwise an `InputError` says why not. A run that was copied without its checkpoints has only this model.
+        """
+        make = f"make it with `lotnet certify {self.path}`"
+        if not self.certificates_file.exists() or not (self.path / "model").exists():
+            raise InputError(f"{self.path} holds no frozen model: {make}")
+        known = self.certification()
+        model = FrozenModel.load(self.path / "model")
+        if known.checksum != model.settings["checksum"]:
+            raise InputError(f"{self.path} holds a frozen model that its certificates are not about: {make}")
+        return model
 
 
 def fresh_path(recipe: str, folder: Path = Path("runs")) -> Path:

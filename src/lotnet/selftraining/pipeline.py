@@ -17,6 +17,7 @@ from types import FrameType
 from lightning_fabric import Fabric
 from rich.console import Console
 
+from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary
 from lotnet.certify_run import certify_split
 from lotnet.data import Dataset
@@ -31,7 +32,6 @@ from lotnet.selftraining import pseudolabels, results
 from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide, load_unlabeled
 from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
 from lotnet.selftraining.theorems import Measured, measure, statements
-from lotnet.training.evaluate import RADII
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
 from lotnet.training.signals import Interrupted, stop_signals
@@ -192,7 +192,7 @@ def _check(plan: Plan, parts: Parts) -> None:
 
 
 def _stored_summary(path: Path, checksum: str, images: int) -> Summary | None:
-    """The summary in a certificates.json about this network and the test images; None if there is no such file."""
+    """The summary in a certificates.json about this network and the test images; None if it has to be made again."""
     try:
         stored = read_certification(path, "")
     except InputError:

@@ -11,8 +11,6 @@ from lotnet.certification.plain import in_255ths, pairwise_constants, pixel_lips
 from lotnet.data import Batches
 from lotnet.training.precision import evaluating
 
-RADII = (36 / 255, 72 / 255, 108 / 255)
-
 
 @dataclass(frozen=True)
 class Accuracy:

@@ -16,6 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from rich.console import Console
 
+from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, Shard, Split, validation_split
 from lotnet.models import parameter_count
@@ -26,7 +27,7 @@ from lotnet.runs.environment import Session
 from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.background import Background
 from lotnet.training.display import Display
-from lotnet.training.evaluate import RADII, evaluate, reduce_over_processes
+from lotnet.training.evaluate import evaluate, reduce_over_processes
 from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
 from lotnet.training.poll import poll_stop_and_loss, steps_between_polls

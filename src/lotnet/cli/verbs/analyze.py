@@ -139,9 +139,12 @@ def _add_common(parser: Parser) -> None:
 def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sentence: str = "") -> int:
     """Write the files, by default into the folder of the first run, and print the results."""
     console = Console(stderr=options.json)
-    folder = output_folder(options.out, first / "analysis")
+    usual = first / "analysis"
+    folder = output_folder(options.out, usual)
     make_folder(folder, "choose another --out")
-    written = [str(path) for path in files.write(folder)]
+    # In the current folder, files of several runs would replace each other.
+    prefix = "" if options.out is not None or folder == usual else f"{first.resolve().name}-"
+    written = [str(path) for path in files.write(folder, prefix)]
     if not any(path.endswith(".png") for path in written):
         console.print("No plot without matplotlib: pip install lotnet[bench]", markup=False, soft_wrap=True)
     if options.json:

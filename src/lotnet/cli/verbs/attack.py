@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
@@ -19,7 +20,6 @@ from lotnet.attacks import (
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
-from lotnet.files import is_writable
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper import results
 from lotnet.progress import progress_bar
@@ -38,9 +38,7 @@ def main(arguments: list[str]) -> int:
         if options.autoattack:
             raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
         if options.out is not None:
-            raise InputError(
-                "--table linf writes linf.json into each run: leave --out out, or print the table with --json"
-            )
+            raise InputError("--table linf writes one file for each run: leave --out out")
         return _linf_table(options)
     if len(options.models) > 1:
         raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
@@ -116,10 +114,11 @@ def _linf_table(options: Any) -> int:
                 seed=options.seed,
                 progress=lambda count: progress.update(task, advance=count),
             )
-            _keep(accuracy, item, radius, options)
+            written = _keep(accuracy, item, radius, options)
             rows.append(
                 {
                     "model": name,
+                    "written": None if written is None else str(written),
                     "data": item.data,
                     **asdict(accuracy),
                     "paper": _paper_row(item) if comparable else None,
@@ -139,13 +138,16 @@ def _linf_table(options: Any) -> int:
         cells = () if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
         table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
     console.print(table)
+    for row in rows:
+        if row["written"] is not None:
+            say(console, f"Written to {row['written']}")
     return 0
 
 
-def _keep(accuracy: LInfAccuracy, opened: LoadedModel, radius: float, options: Any) -> None:
-    """Write a run's row into the run, for `lotnet record`."""
-    if opened.run is None or not is_writable(opened.folder):
-        return
+def _keep(accuracy: LInfAccuracy, loaded: LoadedModel, radius: float, options: Any) -> Path | None:
+    """Write a run's row for `lotnet record`, and return the file. Models that are no runs have none."""
+    if loaded.run is None:
+        return None
     record = LInfRecord(
         **asdict(accuracy),
         radius=radius,
@@ -153,9 +155,11 @@ def _keep(accuracy: LInfAccuracy, opened: LoadedModel, radius: float, options: A
         restarts=options.restarts,
         seed=options.seed,
         split=options.split,
-        checksum=opened.model.settings["checksum"],
+        checksum=loaded.model.settings["checksum"],
     )
-    write_linf(opened.folder / LINF_FILE, record)
+    path = output_file(None, loaded.folder, LINF_FILE)
+    write_linf(path, record)
+    return path
 
 
 def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:

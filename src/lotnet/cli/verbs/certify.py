@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lotnet.certification.formatting import rounded_down, rounded_up
-from lotnet.certification.summary import CLAIMS
+from lotnet.certification.plain import RADII, in_255ths
+from lotnet.certification.summary import CLAIM_TITLES, CLAIMS
 from lotnet.certify_run import certify_split
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, parse_radius, say
@@ -18,19 +19,13 @@ from lotnet.runs.certificates import FILE, Certification
 _HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
 """Fields of the record that --json prints beside the summary."""
 
-_TITLES = {
-    "plain": "plain (literature)",
-    "real": "claim A: real function",
-    "float": "claim B: float64 program",
-}
-
 
 def main(arguments: list[str]) -> int:
     parser = Parser("lotnet certify", "Prove, for each image, a radius inside which the prediction cannot change.")
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--split", type=str, default="test", help="test or train.")
     parser.add_argument(
-        "--radii", type=str, nargs="+", default=["36/255", "72/255", "108/255"], help="Radii of the table."
+        "--radii", type=str, nargs="+", default=[in_255ths(radius) for radius in RADII], help="Radii of the table."
     )
     parser.add_argument(
         "--out", type=str | None, default=None, help="Folder for certificates.json; by default the run or model folder."
@@ -63,7 +58,7 @@ def _show(console: Console, record: Certification, names: list[str]) -> None:
         table.add_column(heading, justify="left" if heading == "certificate" else "right")
     for claim in CLAIMS:
         at = (f"{share:.2%}" for share in summary.certified[claim])
-        table.add_row(_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
+        table.add_row(CLAIM_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
     console.print(table)
     if len(summary.classes) <= 20:
         table = Table(title="By class, claim B")

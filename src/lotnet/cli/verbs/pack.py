@@ -8,6 +8,7 @@ from rich.console import Console
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts
 from lotnet.errors import InputError
+from lotnet.files import writable_folder
 from lotnet.load_model import choose_device
 from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import is_packed
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(options.out) if options.out else run.path / "packed"
     if folder.exists() and not is_packed(folder) and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise InputError(f"{folder} exists and is not a packed model: choose another --out")
+    writable_folder(folder)  # before the proofs, which take long
     test = split_subset(load_with_all_test_images(run.config), "test", options.limit)
     packed, summary = pack_run(run, test, device, console, options.batch_size)
     size = packed.write(folder)
