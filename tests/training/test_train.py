@@ -1,12 +1,14 @@
 """`lotnet.train`: the command as one function call."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import lotnet
 from lotnet.cli.main import main
-from lotnet.config import RunConfig
+from lotnet.cli.verbs.train import read_arguments
+from lotnet.config import OptimizerConfig, RunConfig, TrainerConfig
 from lotnet.errors import InputError
 from lotnet.runs.directory import Run
 from runs import assert_same
@@ -77,3 +79,22 @@ def test_a_stage_of_self_training_is_not_continued_alone(run: Run, tmp_path: Pat
         lotnet.train(out=tmp_path / "student", resume=True)
     with pytest.raises(InputError, match="use `lotnet selftrain"):
         lotnet.train(run.config, tmp_path / "student", resume=True)
+
+
+def test_a_call_records_the_command_that_repeats_it(run: Run) -> None:
+    words = run.environment().sessions[0].command
+    assert words[:4] == ["lotnet", "train", "--config", "digits/default"]
+    _, config, _ = read_arguments(words[2:])
+    assert config == run.config
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (lambda: RunConfig(optimizer=OptimizerConfig(name="adam")), "optimizer.name cannot be 'adam'"),
+        (lambda: RunConfig(trainer=TrainerConfig(precision="bf16")), "trainer.precision cannot be 'bf16'"),
+    ],
+)
+def test_settings_made_in_python_are_checked(settings: Callable[[], RunConfig], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        settings()

@@ -12,6 +12,7 @@ import yaml
 
 from lotnet.config.formats import FORMAT, check_format, current_names, name_in_format_1
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
+from lotnet.config.reader import field_types, read_value
 from lotnet.config.recipes import recipe_settings
 from lotnet.config.settings import KINDS, Settings
 from lotnet.config.yaml_text import read_yaml
@@ -41,6 +42,10 @@ class RunConfig:
     """Number of images used from each split; by default all."""
 
     def __post_init__(self) -> None:
+        for group in _GROUPS:  # what a file or a command line gives was checked already, what Python code gives was not
+            settings = getattr(self, group)
+            for name, kind in field_types(type(settings), group).items():
+                read_value(getattr(settings, name.rpartition(".")[2]), kind, name, type(settings).__name__)
         check(self.limit is None or self.limit >= 1, "limit", "at least 1", self.limit)
         check(self.seed >= 0, "seed", "at least 0", self.seed)
 

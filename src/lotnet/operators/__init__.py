@@ -1,4 +1,8 @@
-"""Forms of an orthogonal convolution. All parametrizations share them, and each form has one proof of its bounds."""
+"""Forms of a linear convolution, shared by all parametrizations.
+
+`Spectrum`, `Kernel` and `Series` have proofs of their own. Any other form is frozen as its dense matrix. `Blocks` is
+the layout of a `Spectrum` in training.
+"""
 
 from lotnet.operators.base import Operator
 from lotnet.operators.kernel import Kernel, Series, truncated_exponential

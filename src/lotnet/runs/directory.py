@@ -1,9 +1,9 @@
-"""Run directories: settings, environment, metrics and checkpoints. Training writes them, everything else reads them.
+"""Run directories. Training writes settings, environment, metrics and checkpoints; `certify` adds its proofs.
 
 Invariants:
 
 * `config.yaml` is enough to repeat the run;
-* every file carries a format version;
+* every JSON and YAML file carries a format version;
 * every file is written atomically, so a process killed at any moment leaves a directory that `--resume` can continue.
 """
 

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -36,19 +37,20 @@ class Session:
     started: str
     """UTC, ISO 8601."""
     command: list[str]
+    """The command line, or the one that does what a call in Python did."""
     commit: str | None
     """What the environment variable `LOTNET_COMMIT` says, else the commit of the checkout, else None."""
     versions: dict[str, str | None]
     hardware: Hardware
 
     @staticmethod
-    def here(device: str, processes: int) -> "Session":
+    def here(device: str, processes: int, command: Sequence[str] = ()) -> "Session":
         """Describe the session of this process."""
         versions: dict[str, str | None] = {"python": platform.python_version()}
         versions |= {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
         return Session(
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            command=list(sys.argv),
+            command=list(command or sys.argv),
             commit=_commit(),
             versions=versions | {"cuda": torch.version.cuda},
             hardware=Hardware(

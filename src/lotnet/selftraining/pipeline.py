@@ -8,6 +8,7 @@ Invariants:
 """
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ class Stages:
             )
         if not run.is_finished():
             self._say(f"training the {name} of seed {self.seed} on {len(dataset.train)} images")
-            train(run, dataset, self.fabric, self.console, self.parts.held_out)
+            train(run, dataset, self.fabric, self.console, self.parts.held_out, _command())
         return load_model(str(path))
 
     def label(self, teacher: LoadedModel) -> pseudolabels.PseudoLabels:
@@ -199,6 +200,11 @@ def _stored_summary(path: Path, checksum: str, images: int) -> Summary | None:
         return None
     found = (stored.checksum, stored.split, stored.summary.radii, stored.summary.images)
     return stored.summary if found == (checksum, "test", list(RADII), images) else None
+
+
+def _command() -> list[str]:
+    """The command line of this process if it is one of self-training, else one that says that it was self-training."""
+    return sys.argv if "selftrain" in sys.argv[1:2] else ["lotnet", "selftrain"]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ Invariants:
 * the batch size is global, so the number of processes changes only the order of summation.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -36,17 +37,26 @@ from lotnet.training.state import StateSaver, resume
 from lotnet.training.step import TrainingStep
 
 
-def train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None = None) -> Best:
+def train(
+    run: Run,
+    dataset: Dataset,
+    fabric: Fabric,
+    console: Console,
+    held_out: Split | None = None,
+    command: Sequence[str] = (),
+) -> Best:
     """Train from the run's last checkpoint, or from the start, to the end. Returns the score of the best epoch.
 
     Validation images are `held_out`, or 5 % of the training images. The run directory is locked, so that no second
     process overwrites its checkpoints.
     """
     with lock_on_rank_zero(fabric, run.path), cpu_threads(run.config.trainer.threads):
-        return _train(run, dataset, fabric, console, held_out)
+        return _train(run, dataset, fabric, console, held_out, command)
 
 
-def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None) -> Best:
+def _train(
+    run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_out: Split | None, command: Sequence[str]
+) -> Best:
     config, trainer = run.config, run.config.trainer
     torch.manual_seed(config.seed)
     model = config.model.build(image_spec(dataset))
@@ -55,7 +65,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:
         finished = state.epoch == trainer.epochs
-        session = Session.here(str(fabric.device), fabric.world_size)
+        session = Session.here(str(fabric.device), fabric.world_size, command)
         run.record_session(dataset, parameter_count(model), session, finished)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps

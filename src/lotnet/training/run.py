@@ -1,6 +1,7 @@
 """Training as one call: from a recipe to a finished run directory."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,19 @@ def train(
     folder = RunFolder(None if out is None else Path(out), name, overwrite, resume)
     session = start(config, folder, device)
     try:
-        session.train(Console(stderr=True, quiet=quiet))
+        session.train(Console(stderr=True, quiet=quiet), _command(recipe, name, overrides))
     finally:
         destroy_process_group()
     return session.run
+
+
+def _command(recipe: str | Path | RunConfig | None, name: str, overrides: Mapping[str, Any]) -> list[str]:
+    """The command line that does the same as a call of `train`. A `RunConfig` is the run's own config.yaml."""
+    words = ["lotnet", "train", "--config", "config.yaml" if isinstance(recipe, RunConfig) else name]
+    for name, value in overrides.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        words += [f"--{name}", text]
+    return words
 
 
 def configuration(
@@ -120,9 +130,12 @@ class Session:
     dataset: Dataset
     fabric: Fabric
 
-    def train(self, console: Console) -> Best:
-        """Train to the end, from the last checkpoint if there is one. Returns the score of the best epoch."""
-        return loop.train(self.run, self.dataset, self.fabric, console)
+    def train(self, console: Console, command: Sequence[str] = ()) -> Best:
+        """Train to the end, from the last checkpoint if there is one. Returns the score of the best epoch.
+
+        The run records `command`, or the command line of this process.
+        """
+        return loop.train(self.run, self.dataset, self.fabric, console, command=command)
 
     def test_accuracy(self) -> Accuracy:
         """Measure the accuracy of the best checkpoint on the test images, which were not used to choose it."""
