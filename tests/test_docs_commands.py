@@ -20,7 +20,7 @@ from lotnet.cli.verbs import ablate, selftrain, train
 from pages import PAGES, RECORDS, ROOT, Command, commands
 
 BUDGETS: dict[str, tuple[str, ...]] = {
-    "train": ("--trainer.epochs=1", "--limit=100", "--model.channels=4"),
+    "train": ("--trainer.epochs=1", "--limit=200", "--model.channels=4"),
     "selftrain": ("--trainer.epochs=1", "--teacher_epochs=1", "--limit=500", "--model.channels=4"),
     "certify": ("--limit=20",),
     "attack": ("--limit=5", "--steps=2"),
