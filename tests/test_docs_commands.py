@@ -1,4 +1,4 @@
-"""Every command in README.md, docs/, results/ and CHANGELOG.md is run, or read by the parser that would run it.
+"""Every command of the documentation and of results/ is run, or read by the parser that would run it.
 
 A command in a console, sh or bash block is run as written, in one folder for each page, but with a small budget. It is
 only parsed if it needs something that a machine may lack. All other commands are parsed: verbs, options and their
