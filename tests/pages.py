@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECORDS = [ROOT / "CHANGELOG.md", *sorted((ROOT / "results").glob("*.md"))]
 """What was done; their commands must still exist, and are too long to repeat."""
 

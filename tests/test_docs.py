@@ -1,14 +1,18 @@
-"""The Python examples of README.md and docs/ run as written, and their links lead somewhere."""
+"""The Python examples of README.md, CONTRIBUTING.md and docs/ run as written, and their links lead somewhere."""
 
 import importlib.util
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from lotnet.data import SOURCES
+from lotnet.losses import LOSSES
+from lotnet.models import MODELS
 from lotnet.parametrizations import PARAMETRIZATIONS
 from pages import MACHINE, PAGES, ROOT, blocks
 
@@ -16,12 +20,14 @@ pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 @pytest.fixture(autouse=True)
-def table() -> Iterator[None]:
-    """Remove the parametrizations that a page has added to the table."""
-    before = dict(PARAMETRIZATIONS)
+def tables() -> Iterator[None]:
+    """Remove what a page has added to the tables."""
+    changed: list[dict[str, Any]] = [LOSSES, MODELS, PARAMETRIZATIONS, SOURCES]
+    before = [dict(table) for table in changed]
     yield
-    PARAMETRIZATIONS.clear()
-    PARAMETRIZATIONS.update(before)
+    for table, entries in zip(changed, before, strict=True):
+        table.clear()
+        table.update(entries)
 
 
 def run_python(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:

@@ -1,4 +1,4 @@
-"""Every command in README.md, docs/, results/ and CHANGELOG.md is run, or read by the parser that would run it.
+"""Every command of the documentation and of results/ is run, or read by the parser that would run it.
 
 A command in a console, sh or bash block is run as written, in one folder for each page, but with a small budget. It is
 only parsed if it needs something that a machine may lack. All other commands are parsed: verbs, options and their
@@ -20,7 +20,7 @@ from lotnet.cli.verbs import ablate, selftrain, train
 from pages import PAGES, RECORDS, ROOT, Command, commands
 
 BUDGETS: dict[str, tuple[str, ...]] = {
-    "train": ("--trainer.epochs=1", "--limit=100", "--model.channels=4"),
+    "train": ("--trainer.epochs=1", "--limit=200", "--model.channels=4"),
     "selftrain": ("--trainer.epochs=1", "--teacher_epochs=1", "--limit=500", "--model.channels=4"),
     "certify": ("--limit=20",),
     "attack": ("--limit=5", "--steps=2"),
