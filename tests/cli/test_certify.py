@@ -31,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Path, capsys) -> None:
     assert main(["certify", str(run), "--limit", "60", "--radii", "0.05", "36/255"]) == 0
     printed = capsys.readouterr().out
-    for words in ("plain", "claim A", "claim B", "at 36/255", "By class", "Layers"):
+    for words in ("standard certificate", "claim A", "claim B", "at 36/255", "By class", "Layers"):
         assert words in printed
     written = json.loads((run / "certificates.json").read_text())
     assert written["format"] == 1

@@ -8,9 +8,9 @@ import torch
 from lotnet.certification.certificate import Certificates, Claim
 
 CLAIM_TITLES: dict[Claim, str] = {
-    "plain": "standard certificate, nothing proved",
-    "real": "claim A: the real function",
-    "float": "claim B: the float64 program",
+    "plain": "standard certificate",
+    "real": "claim A: real function",
+    "float": "claim B: float64 program",
 }
 CLAIMS = tuple(CLAIM_TITLES)
 _CURVE_POINTS = 101
