@@ -14,30 +14,6 @@ from pages import FENCE, INDENTED, PAGES, ROOT, SPAN
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ENTRY = re.compile(r"^\*\*([^*]+)\*\*(?: \(([^)]+)\))?:", re.MULTILINE)
 
-PENDING = {
-    "README.md",
-    "analyses.md",
-    "certificates.md",
-    "deploying.md",
-    "design.md",
-    "how-lot-works.md",
-    "python.md",
-    "report.md",
-    "reproducing.md",
-    "theory.md",
-    "training.md",
-    "your-own-model.md",
-}
-"""Pages that do not comply yet. They are to be emptied: rewrite a page, then remove it here."""
-
-
-def entries() -> list[tuple[str, str]]:
-    """(term, expansion) of every entry; the expansion is empty if the term is not an acronym."""
-    return ENTRY.findall(GLOSSARY.read_text())
-
-
-ACRONYMS = {term: expansion for term, expansion in entries() if expansion}
-
 
 def prose(text: str) -> str:
     """The running text of a page, on one line."""
@@ -72,14 +48,7 @@ def unexpanded(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_acronyms_are_expanded_at_first_use(page: Path) -> None:
     missing = unexpanded(page.read_text())
-    if page.name in PENDING:
-        assert missing, f"{page.name} expands every acronym now: remove it from PENDING"
-    else:
-        assert not missing, f"{page.name} uses {', '.join(missing)} without an expansion at first use"
-
-
-def test_pending_pages_exist() -> None:
-    assert {page.name for page in PAGES} >= PENDING
+    assert not missing, f"{page.name} uses {', '.join(missing)} without an expansion at first use"
 
 
 def test_the_glossary_is_sorted_and_has_no_term_twice() -> None:
