@@ -15,6 +15,14 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 ENTRY = re.compile(r"^\*\*([^*]+)\*\*(?: \(([^)]+)\))?:", re.MULTILINE)
 
 
+def entries() -> list[tuple[str, str]]:
+    """(term, expansion) of every entry; the expansion is empty if the term is not an acronym."""
+    return ENTRY.findall(GLOSSARY.read_text())
+
+
+ACRONYMS = {term: expansion for term, expansion in entries() if expansion}
+
+
 def prose(text: str) -> str:
     """The running text of a page, on one line."""
     for pattern in (FENCE, INDENTED, SPAN):
