@@ -36,19 +36,20 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
 
 
 def packed_card(name: str, packed: "Packed", sha256: str) -> str:
-    """The card of a folder with a packed model. `sha256` is that of the kernels' file."""
+    """The card of a folder with a packed model. `sha256` is the one in its packed.json."""
     images, data, result = packed.images, packed.data, packed.result
     shape = (images.channels, images.height, images.width)
     return _card(
         name=name,
         data=data,
-        facts=_facts(shape, data, packed.classes, f"SHA-256 of the kernels: `{sha256}`."),
+        facts=_facts(shape, data, packed.classes, f"SHA-256 of kernels and settings: `{sha256}`."),
         certificates=None if result is None else {"summary": result, "split": "test", "data": data},
         more=["## How it was trained", _trained(packed.trained)],
         comment="its name if it comes with lotnet, else the path of this folder",
         files="`kernels.safetensors` holds the free kernels in half precision, and `packed.json` the settings to build "
         "the network. Loading orthogonalises the kernels again, in float64. The table above is about the resulting "
-        "network. There is no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
+        "network. There is no pickle: loading runs no code, and refuses kernels and settings that do not match their "
+        "SHA-256.",
     )
 
 
