@@ -45,7 +45,7 @@ def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] =
 def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
     """Read a record from JSON text. Error messages call it `source`."""
     try:
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise WrongType("it is not a JSON object")
         if "format" not in content:
@@ -53,7 +53,7 @@ def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Se
         found = content.pop("format")
     except WrongType as error:
         raise InputError(f"{source} is damaged ({error}): {remedy}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InputError(f"{source} is damaged (it is not JSON): {remedy}") from None
     if found not in formats:
         known = " and ".join(map(str, formats))
@@ -62,6 +62,14 @@ def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Se
         return convert(kind, content)
     except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{source} is damaged ({error}): {remedy}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse any JSON value. Raises a `ValueError` if the text is none, also where it is nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def write_record(path: Path, record: Any, version: int = 1, indent: int | None = 1) -> None:

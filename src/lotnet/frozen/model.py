@@ -27,7 +27,7 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
-from lotnet.records import Between
+from lotnet.records import Between, parse_json
 
 FORMAT = 2
 _DEEPEST = 32  # levels of modules within modules; a residual network has three
@@ -120,13 +120,13 @@ class FrozenModel(FrozenSequential):
     def load(folder: str | Path) -> "FrozenModel":
         folder = Path(folder)
         try:
-            config = json.loads((folder / "config.json").read_text())
+            config = parse_json((folder / "config.json").read_text())
             state = load_file(folder / "model.safetensors")
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
         except OSError as error:
             raise InputError(f"cannot read the frozen model in {folder}: {error.strerror}") from None
-        except (SafetensorError, ValueError, RecursionError):
+        except (SafetensorError, ValueError):
             raise _damaged(folder) from None
         if not isinstance(config, dict):
             raise _damaged(folder)

@@ -12,6 +12,7 @@ from lotnet.files import atomic_write
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, EPOCHS, Row, rows
+from lotnet.records import convert, parse_json
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
@@ -113,9 +114,12 @@ def load_all(folder: Path) -> list[Result]:
     """Every result in a folder, sorted by name. Other files are skipped."""
     found = []
     for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text())
-        if content.pop("format", None) == FORMAT and "summary" in content:
-            found.append(Result(**content))
+        try:
+            content = parse_json(path.read_text())
+            if isinstance(content, dict) and content.pop("format", None) == FORMAT and "summary" in content:
+                found.append(convert(Result, content))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} is damaged ({error}): make it again with `lotnet record`") from None
     return found
 
 

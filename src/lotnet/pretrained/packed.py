@@ -32,7 +32,7 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.models import MODELS, ImageSpec, ModelConfig
 from lotnet.pretrained.card import CARD, packed_card
-from lotnet.records import convert
+from lotnet.records import convert, parse_json
 
 FORMAT = 2
 _FORMATS = (1, FORMAT)
@@ -131,14 +131,14 @@ def is_packed(folder: Path) -> bool:
 def read(folder: Path) -> Packed:
     """Read a packed model of this or an earlier format, and check that a network can be built from it."""
     try:
-        about = json.loads((folder / SETTINGS).read_text())
+        about = parse_json((folder / SETTINGS).read_text())
         kernels = (folder / KERNELS).read_bytes()
     except OSError as error:
         raise InputError(
             f"cannot read the packed model in {folder} ({error.strerror}): write it again with "
             f"`lotnet pack RUN --out {folder}`"
         ) from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _damaged(folder) from None
     if not isinstance(about, dict):
         raise _damaged(folder)
