@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotnet.certification.formatting import rounded_down
 from lotnet.certification.plain import in_255ths
+from lotnet.errors import printable
 from lotnet.frozen.model import FrozenModel
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _card(
     """The card in Markdown, with the header that model hubs read. `comment` explains the argument of `lotnet.load`."""
     sections = [
         _header(data),
-        f"# {name}",
+        f"# {printable(name)}",
         "An image classifier whose predictions come with a proof. Each image gets a radius: no change of the image "
         "whose l2 norm is smaller than the radius changes the predicted class.",
         facts,
@@ -88,12 +89,13 @@ def _card(
 
 def _facts(shape: Sequence[int], data: str | None, classes: Sequence[object], checksum: str) -> str:
     """The input, data set, classes and checksum of a model, as a list."""
+    names = ", ".join(printable(str(name)) for name in classes)
     return "\n".join(
         (
             f"* Input: images of {' x '.join(map(str, shape))} (channels, height, width), pixels in [0, 1]. The model "
             "normalises them itself.",
             f"* Data set: {data or 'not recorded'}.",
-            f"* Classes, in the order of the logits: {', '.join(map(str, classes)) or 'not recorded'}.",
+            f"* Classes, in the order of the logits: {names or 'not recorded'}.",
             f"* {checksum}",
         )
     )

@@ -96,7 +96,8 @@ class Packed:
         }
         about["sha256"] = _digest(about, kernels)
         card = packed_card(folder.resolve().name, self, about["sha256"])
-        files = {KERNELS: kernels, SETTINGS: json.dumps(about, indent=1).encode(), CARD: card.encode()}
+        settings = json.dumps(about, indent=1).encode()
+        files = {KERNELS: kernels, SETTINGS: settings, CARD: card.encode(errors="backslashreplace")}
         for file, content in files.items():
             atomic_write(folder / file, content)
         return sum(map(len, files.values()))

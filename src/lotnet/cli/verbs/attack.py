@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.attacks import (
@@ -24,6 +23,7 @@ from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper import results
 from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
+from lotnet.terminal import Console
 
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
