@@ -1,8 +1,24 @@
-"""The one exception for what a person can put right."""
+"""The one exception for what a person can put right, and how text from outside is shown to a person."""
 
 
 class InputError(ValueError):
     """Bad input: one sentence that says what is wrong and names the remedy.
 
-    The command line prints the sentence and exits with code 2; a library user catches a `ValueError`.
+    The command line prints the sentence and exits with code 2; a library user catches a `ValueError`. Names in the
+    sentence are shown as `printable` writes them.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable(sentence, keep="\n"))
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with escapes for characters that would do something instead of being shown.
+
+    These are control characters (a newline, the escape codes of a terminal), changes of direction, and the surrogates
+    that stand for bytes of a file name that is not UTF-8. The characters in `keep` stay as they are.
+
+    >>> printable("a\x1b[31m\nb[/c]")
+    'a\\x1b[31m\\nb[/c]'
+    """
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

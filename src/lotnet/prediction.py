@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from lotnet.certification import certify
 from lotnet.certification.formatting import rounded_down
 from lotnet.data import decode, to_unit
+from lotnet.data.formats import open_image
 from lotnet.data.images import image_files
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
@@ -188,7 +188,7 @@ def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) 
         raise InputError(f"image files become grey or RGB squares, and this model reads {shape}: pass it tensors")
     side = height
     rgb = decode(file, side, name)  # first, because it refuses damaged and too large files
-    with Image.open(file) as image:
+    with open_image(file, name) as image:
         size, mode, rotated = image.size, image.mode, image.getexif().get(_ORIENTATION) in _ROTATED
     changes = []
     if rotated:

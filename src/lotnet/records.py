@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
@@ -26,6 +26,17 @@ class WrongType(ValueError):
     """A value that does not have its field's type."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """The range of a number: `Annotated[int, Between(1, 9)]` is the type of the whole numbers from 1 to 9."""
+
+    low: float
+    high: float
+
+    def check(self, value: Any, name: str) -> Any:
+        return _expect(value, self.low <= value <= self.high, name, f"from {self.low} to {self.high}, not {value}")
+
+
 def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] = (1,)) -> T:
     """Read the record in a JSON file. `remedy` ends the error message about a missing or damaged file."""
     return parse_record(kind, read_text(path, remedy), str(path), remedy, formats)
@@ -34,7 +45,7 @@ def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] =
 def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
     """Read a record from JSON text. Error messages call it `source`."""
     try:
-        content = json.loads(text)
+        content = parse_json(text)
         if not isinstance(content, dict):
             raise WrongType("it is not a JSON object")
         if "format" not in content:
@@ -42,7 +53,7 @@ def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Se
         found = content.pop("format")
     except WrongType as error:
         raise InputError(f"{source} is damaged ({error}): {remedy}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise InputError(f"{source} is damaged (it is not JSON): {remedy}") from None
     if found not in formats:
         known = " and ".join(map(str, formats))
@@ -51,6 +62,14 @@ def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Se
         return convert(kind, content)
     except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{source} is damaged ({error}): {remedy}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse any JSON value. Raises a `ValueError` if the text is none, also where it is nested too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def write_record(path: Path, record: Any, version: int = 1, indent: int | None = 1) -> None:
@@ -74,6 +93,9 @@ def convert(kind: Any, value: Any, name: str = "it") -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
+    if origin is Annotated:
+        value = convert(inner[0], value, name)
+        return functools.reduce(lambda found, domain: domain.check(found, name), kind.__metadata__, value)
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, value, name)
     if origin in (Union, types.UnionType):
@@ -82,7 +104,11 @@ def convert(kind: Any, value: Any, name: str = "it") -> Any:
         return _expect(value if value in inner else None, value in inner, name, f"one of {', '.join(map(str, inner))}")
     if origin in (list, tuple):
         _expect(value, isinstance(value, list | tuple), name, "a list")
-        return origin(convert(inner[0], item, f"{name}[{n}]") for n, item in enumerate(value))
+        kinds = [inner[0]] * len(value) if origin is list or inner[-1] is Ellipsis else inner
+        _expect(value, len(kinds) == len(value), name, f"a list of {len(kinds)}")
+        return origin(
+            convert(kind, item, f"{name}[{n}]") for n, (kind, item) in enumerate(zip(kinds, value, strict=True))
+        )
     if origin is dict:
         _expect(value, isinstance(value, Mapping), name, "an object")
         return {convert(inner[0], key, name): convert(inner[1], item, f"{name}.{key}") for key, item in value.items()}
@@ -108,7 +134,9 @@ def _dataclass(kind: Any, value: Any, name: str) -> Any:
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)  # cached: this is slow, and a file may have thousands of records of one kind
+    return typing.get_type_hints(
+        kind, include_extras=True
+    )  # cached: this is slow, and a file may have thousands of records of one kind
 
 
 def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:

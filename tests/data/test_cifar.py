@@ -194,7 +194,7 @@ def test_a_damaged_file_gives_a_clear_error(layout, file, change, sentence, tmp_
 def test_a_truncated_archive_gives_a_clear_error(tmp_path):
     path = write_tar(official_binary(CIFAR10), tmp_path / "x.tar.gz")
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(InputError, match="not a whole tar archive: fetch it again"):
+    with pytest.raises(InputError, match=r"not a whole tar archive .*fetch it again"):
         data.prepare("cifar10", str(path), root=tmp_path)
 
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from lotnet import data
-from lotnet.data import folder, images
+from lotnet.data import folder, formats
 from lotnet.data.images import decode, decode_all
 from lotnet.errors import InputError
 
@@ -169,4 +169,4 @@ def test_a_large_photograph_is_downscaled_like_a_small_one():
 
 
 def test_our_pixel_limit_is_below_the_limit_of_pillow():
-    assert images.MAX_PIXELS < Image.MAX_IMAGE_PIXELS
+    assert formats.MAX_PIXELS < Image.MAX_IMAGE_PIXELS

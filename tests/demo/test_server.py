@@ -81,7 +81,7 @@ def test_an_attack_fails_within_the_radius_and_succeeds_far_beyond(page: Server,
         (404, "nothing here", "POST", "/about", {}),
         (413, "larger than 16 MB", "POST", "/predict", {"Content_Length": str(LARGEST_UPLOAD + 1)}),
         (411, "how long", "POST", "/predict", {"Content_Length": "many"}),
-        (400, "not an image that can be read", "POST", "/predict", {}),
+        (400, "does not decode as an 8- or 16-bit image", "POST", "/predict", {}),
         (400, "must be a number, not 'big'", "POST", "/attack?size=big", {}),
         (400, "from 0 to 100", "POST", "/attack?size=nan", {}),
         (400, "from 0 to 100", "POST", "/attack?size=-1", {}),
@@ -108,7 +108,7 @@ def test_only_plain_image_formats_are_decoded(page: Server) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "EPS")
     status, content, _ = request(page, "POST", "/predict", buffer.getvalue())
-    assert status == 400 and "use PNG, JPEG" in content["error"]
+    assert status == 400 and "lotnet reads PNG, JPEG" in content["error"]
 
 
 def test_a_port_that_is_taken_gives_a_one_sentence_error(folder: Path, capsys) -> None:

@@ -1,8 +1,10 @@
 """Packed models, models that come with lotnet, and model cards."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -159,6 +161,62 @@ def test_damaged_or_too_new_models_are_refused(shelf: Path, tmp_path: Path) -> N
     (halved / "kernels.safetensors").unlink()
     with pytest.raises(InputError, match="lotnet pack RUN --out"):
         lotnet.load(halved)
+
+
+def test_every_setting_is_inside_the_checksum(shelf: Path, tmp_path: Path) -> None:
+    """A forged name of a class or data set, or a forged accuracy on the card, is noticed."""
+    settings = json.loads((shelf / "tiny" / "packed.json").read_text())
+    for key in settings.keys() - {"sha256", "format"}:
+        with pytest.raises(InputError, match="damaged"):
+            lotnet.load(forged(shelf / "tiny", tmp_path / key, {**settings, key: changed(settings[key])}))
+
+
+def changed(value: Any) -> Any:
+    return value + "x" if isinstance(value, str) else value[::-1] if isinstance(value, list) else {**value, "x": 1}
+
+
+def forged(source: Path, folder: Path, settings: dict[str, Any], sign: bool = False) -> Path:
+    """A copy with other settings; `sign` computes the checksum anew, as a forger would."""
+    folder.mkdir()
+    kernels = (source / "kernels.safetensors").read_bytes()
+    if sign:
+        rest = json.dumps({k: v for k, v in settings.items() if k != "sha256"}, sort_keys=True).encode()
+        settings = settings | {"sha256": hashlib.sha256(kernels + rest).hexdigest()}
+    (folder / "kernels.safetensors").write_bytes(kernels)
+    (folder / "packed.json").write_text(json.dumps(settings))
+    return folder
+
+
+def test_a_packed_model_of_format_1_still_opens(shelf: Path, tmp_path: Path) -> None:
+    settings = json.loads((shelf / "tiny" / "packed.json").read_text())
+    sha256 = hashlib.sha256((shelf / "tiny" / "kernels.safetensors").read_bytes()).hexdigest()
+    old = forged(shelf / "tiny", tmp_path / "old", settings | {"format": 1, "sha256": sha256})
+    assert lotnet.load(old).checksum() == lotnet.load(shelf / "tiny").checksum()
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        ("model", {"depth": 10**9 * 5}),
+        ("model", {"channels": 4096}),
+        ("model", {"channels": "4"}),
+        ("model", {"residual": 1}),
+        ("model", {"mix": "half"}),
+        ("images", {"height": 10**6}),
+        ("images", {"height": 0}),
+        ("images", {"classes": 3}),
+        ("images", {"mean": [0.5, 0.5]}),
+        ("images", {"std": "0.2"}),
+    ],
+)
+def test_signed_settings_that_do_not_fit_the_kernels_are_refused(
+    group: str, change: dict[str, Any], shelf: Path, tmp_path: Path
+) -> None:
+    """Before a network is built: nothing is allocated for it."""
+    settings = json.loads((shelf / "tiny" / "packed.json").read_text())
+    settings[group] |= change
+    with pytest.raises(InputError, match="damaged"):
+        lotnet.load(forged(shelf / "tiny", tmp_path / "signed", settings, sign=True))
 
 
 _CHANGES = [{"model": {"kind": "vgg"}}, {"model": {}}, {"images": None}, {"classes": 3}, {"sha256": ""}]

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 
-from lotnet.errors import InputError
+from lotnet.errors import InputError, printable
 
 VERBS: dict[str, tuple[str, str]] = {
     "train": ("lotnet.cli.verbs.train", "train a model: digits by default, a recipe with --config"),
@@ -59,6 +59,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has closed it, as in `lotnet paper | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a path that is too long, or a folder that may not be entered
+        name = "" if error.filename is None else f" ({printable(str(error.filename))})"
+        print(f"lotnet: {error.strerror or error}{name}: choose another path, or make this one usable", file=sys.stderr)
+        return 2
 
 
 def _help() -> str:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
+from typing import IO, Protocol, cast
 
 from lotnet.errors import InputError
 
 MAX_BYTES = 256 * 2**20
 """Largest size of one file in bytes. The largest official file (CIFAR-100's training file) has 155 million."""
+
+MAX_TOTAL = 2**30
+"""Largest size of an unpacked archive in bytes. The official ones have 186 million."""
+
+MAX_RATIO = 20
+"""Largest ratio of unpacked to packed size. The official archives have 1.1; zeros have 1000."""
+
+MAX_MEMBERS = 10_000
+_FREE = 2**24  # bytes that any archive may unpack to, however small it is: headers compress well
 
 
 def files(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
@@ -30,17 +41,43 @@ def files(path: Path, wanted: Collection[str]) -> dict[str, bytes]:
     if not path.exists():
         raise InputError(f"{path} does not exist: pass the folder or archive that holds the data")
     try:
-        with tarfile.open(path) as archive:
-            return _members(archive, wanted)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole tar archive: fetch it again") from error
+        with path.open("rb") as start:
+            packed = start.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else path.open("rb") as content:
+            budget = min(MAX_TOTAL, _FREE + MAX_RATIO * path.stat().st_size)
+            with tarfile.open(fileobj=cast(IO[bytes], _Budget(content, budget, path)), mode="r|") as archive:
+                return _members(archive, wanted, path)
+    except InputError:
+        raise
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError) as error:
+        raise InputError(f"{path} is not a whole tar archive (.tar or .tar.gz): fetch it again") from error
 
 
-def _members(archive: tarfile.TarFile, wanted: Collection[str]) -> dict[str, bytes]:
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Budget:
+    """A file that may be read up to a number of bytes, so that a small archive cannot grow without end."""
+
+    def __init__(self, file: _Readable, budget: int, path: Path) -> None:
+        self._file, self._left, self._path = file, budget, path
+
+    def read(self, size: int) -> bytes:
+        content = self._file.read(size)
+        self._left -= len(content)
+        if self._left < 0:
+            raise InputError(f"{self._path} unpacks to far more than its size: fetch it again from its source")
+        return content
+
+
+def _members(archive: tarfile.TarFile, wanted: Collection[str], path: Path) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
-    for member in archive:
+    for number, member in enumerate(archive):
+        if number >= MAX_MEMBERS:
+            raise InputError(f"{path} has more than {MAX_MEMBERS} members: fetch it again from its source")
         name = PurePosixPath(member.name).name
-        if name in wanted and member.isreg() and name not in contents:
+        if name in wanted and member.isreg() and not member.issparse() and name not in contents:
             _check_size(member.name, member.size)
             file = archive.extractfile(member)
             assert file is not None  # a regular member always opens

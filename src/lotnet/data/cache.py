@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lotnet.data.dataset import Dataset, Split
 from lotnet.errors import InputError
+from lotnet.records import convert, parse_json
 
 VERSION = 1
 _ENTRY = "lotnet.data"
@@ -64,7 +65,7 @@ def read(path: Path) -> Dataset:
             if about["version"] == VERSION:
                 tensors = {key: file.get_tensor(key) for key in _TENSORS}
                 intact = about.pop("sha256") == _digest(about, tensors)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise _damaged(path) from error
     if about["version"] != VERSION:
         raise InputError(
@@ -87,7 +88,7 @@ def origin(path: Path) -> str | None:
 
 
 def _header(file: safe_open) -> dict[str, Any]:
-    return json.loads((file.metadata() or {})[_ENTRY])
+    return convert(dict[str, Any], parse_json((file.metadata() or {})[_ENTRY]))
 
 
 def _damaged(path: Path) -> InputError:

@@ -13,7 +13,6 @@ CIFAR-100 has its fine labels. Invariant: every class has equally many images. A
 from __future__ import annotations
 
 import io
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +21,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from lotnet.data import archive, fetch, folder, unpickle
 from lotnet.data.dataset import Dataset, Split
+from lotnet.data.formats import open_image
 from lotnet.data.source import Source
 from lotnet.errors import InputError
+from lotnet.records import parse_json
 
 SIDE = 32
 PIXELS = SIDE * SIDE
@@ -115,10 +115,10 @@ def _decode_png_strips(contents: list[bytes]) -> Split:
     """Decode PNG files with one image of 1024 pixels per row, and then the labels as a JSON list."""
     *strips, labels = contents
     try:
-        rows = np.concatenate([np.asarray(Image.open(io.BytesIO(strip)).convert("RGB")) for strip in strips])
+        rows = np.concatenate([np.asarray(open_image(io.BytesIO(strip), "a strip").convert("RGB")) for strip in strips])
         pixels = rows.reshape(-1, PIXELS, 3).transpose(0, 2, 1)
-        numbers = np.asarray(json.loads(labels), np.int64)
-    except (OSError, SyntaxError, ValueError, TypeError, Image.DecompressionBombError) as error:
+        numbers = np.asarray(parse_json(labels), np.int64)
+    except (OSError, SyntaxError, ValueError, TypeError, OverflowError) as error:
         raise InputError("a file of the npm package does not decode: fetch the package again") from error
     return _split(pixels, numbers)
 

@@ -20,10 +20,8 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from lotnet.data.formats import open_image, undecodable
 from lotnet.errors import InputError
-
-MAX_PIXELS = 64_000_000
-"""Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""
 
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 
@@ -51,18 +49,14 @@ def decode_all(files: Sequence[Path], side: int) -> Tensor:
 
 def _decode(file: Path | IO[bytes], side: int, name: str | Path) -> np.ndarray:  # h w c
     try:
-        with Image.open(file) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise InputError(f"{name} has {image.width} x {image.height} pixels: scale it down first")
+        with open_image(file, name) as image:
             # Pillow can decode a JPEG at a fraction of its size. Here it stays at least four times the final size.
             image.draft(image.mode, (4 * side, 4 * side))
             return np.array(_square(_rgb(ImageOps.exif_transpose(image)), side))
     except InputError:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{name} claims more than {MAX_PIXELS} pixels: scale it down first") from error
     except Exception as error:  # damaged bytes make Pillow's decoders raise nearly any exception type
-        raise InputError(f"{name} does not decode as an 8- or 16-bit image: remove or replace it") from error
+        raise undecodable(name) from error
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -248,4 +248,11 @@ _OPCODES = {getattr(pickle, name): name for name in pickle.__all__ if isinstance
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:
-    return dict(zip(items[::2], items[1::2], strict=True))
+    keys = items[::2]
+    for key in keys:
+        # The hash of tuples that are nested n levels deep takes 2^n steps.
+        if not all(
+            isinstance(part, str | bytes | int | float | None) for part in (key if type(key) is tuple else [key])
+        ):
+            raise RefusedError("a key that is a container")
+    return dict(zip(keys, items[1::2], strict=True))

@@ -42,7 +42,7 @@ class _Number(StandIn):
         self._order = code[0] if code[:1] in ("<", ">", "|", "=") else "="
         self._code = code.lstrip("<>|=")
         if self._code not in _NUMBERS:
-            raise RefusedError(f"elements of type {code!r}")
+            raise RefusedError(f"elements of type {code[:20]!r}")
 
     def set_state(self, machine: PickleMachine, state: Any) -> None:
         _, order, *extras = state
@@ -100,7 +100,9 @@ _ALLOWED: dict[tuple[str, str], AllowedName] = {
 
 
 def _text(value: Any) -> str:
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+    if not isinstance(value, str | bytes):
+        raise TypeError("a number type that is no string")  # the text of nested tuples has exponential length
+    return value.decode("latin1") if isinstance(value, bytes) else value
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:

@@ -25,7 +25,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from torch import Tensor
 
-from lotnet.demo.answers import FORMATS, Answers, png
+from lotnet.data.formats import FORMATS
+from lotnet.demo.answers import Answers, png
 from lotnet.errors import InputError
 
 LARGEST_UPLOAD = 16 * 2**20

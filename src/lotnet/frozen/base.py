@@ -2,15 +2,22 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from lotnet.errors import InputError
+from lotnet.frozen.shapes import Shape as Shape  # other modules import it from here
+from lotnet.frozen.shapes import match, solve
 from lotnet.linalg.roundoff import Upper, rounding_error
+from lotnet.records import Between, WrongType, convert
 
-Shape = tuple[int, ...]  # of one image or feature vector, without the batch
+Size = Annotated[int, Between(1, 4096)]
+"""The type of a side, a stride or a window in pixels."""
 
 
 def largest_error(dtype: torch.dtype) -> float:
@@ -31,8 +38,8 @@ class NoSettings:
 class ImageSize:
     """The size of the images that a module works on."""
 
-    height: int
-    width: int
+    height: Size
+    width: Size
 
     @property
     def pixels(self) -> int:
@@ -51,27 +58,72 @@ class FrozenModule(nn.Module, ABC):
     * `output_norm(norm_in)` bounds `||f(x)||` for `||x|| <= norm_in`;
     * all of these hold only for inputs of a shape that `fits`;
     * the module is rebuilt exactly from `settings` and its buffers: `type(m)(m.precision, m.settings, buffers)`;
-    * `spec` is `settings` as a typed record: missing and unknown settings are refused.
+    * settings and tensors outside the declared domain are refused, when the module is made and before each proof.
+
+    The domain is declared by three class attributes, and by `sizes` and `check_sizes` where these do not suffice:
+
+        class FrozenDense(FrozenConvolution):
+            Spec = ImageSize  # height and width, from 1 to 4096
+            TENSORS = {"bias": "o", "matrix": "hwo hwi"}
+            INPUT = "i h w"
     """
 
     Spec: ClassVar[type] = NoSettings
-    """The dataclass that `settings` are passed to."""
+    """A dataclass with the type and range of each setting. Unknown settings are refused."""
+    TENSORS: ClassVar[Mapping[str, str]] = {}
+    """The shape of each tensor, in letters that `shapes.match` compares."""
+    INPUT: ClassVar[str] = "..."
+    """The shape of an input, in the same letters."""
     spec: Any
 
     def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__()
+        self._proved: tuple[Any, Upper] | None = None
         self.precision = precision
         self.settings = settings
-        self.spec = self.Spec(**settings)
+        with self._refusing():
+            if precision not in (torch.float32, torch.float64):
+                raise WrongType(f"its precision must be float32 or float64, not {precision}")
+            self.spec = convert(self.Spec, settings)
+            self._letters = self._solve(tensors)
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor.detach().to(precision).contiguous())
-        self._proved: tuple[Any, Upper] | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """Letters of `TENSORS` and `INPUT` that the settings determine."""
+        return {name[0]: value for name, value in vars(self.spec).items() if name in ("height", "width")}
+
+    def check(self) -> None:
+        """Refuse tensors that are not as declared. Proofs begin with this: buffers may have been replaced."""
+        with self._refusing():
+            self._letters = self._solve(dict(self.named_buffers(recurse=False)))
+
+    def _solve(self, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                raise WrongType(f"{name} must hold real floating-point numbers, not {tensor.dtype}")
+        letters = solve(self.TENSORS, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, self.sizes())
+        self.check_sizes(letters)
+        return letters
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise `WrongType` if settings and sizes of the tensors do not agree in a way that letters cannot say."""
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn a value outside its domain into an `InputError` that names the module."""
+        try:
+            yield
+        except WrongType as error:
+            kind = type(self).__name__
+            raise InputError(f"{kind}: {error}; freeze the model again, or correct this module") from None
 
     def lipschitz_bound(self) -> Upper:
         """Proved upper bound of the Lipschitz constant, computed once and cached until a buffer changes."""
         # Tensors made in inference mode have no version; they cannot be changed in place outside it either.
         state = tuple((b.data_ptr(), 0 if b.is_inference() else b._version) for b in self.buffers())
         if self._proved is None or self._proved[0] != state:
+            self.check()
             self._proved = (state, self._prove_lipschitz())
         return self._proved[1]
 
@@ -97,13 +149,17 @@ class FrozenModule(nn.Module, ABC):
     @abstractmethod
     def output_shape(self, shape: Shape) -> Shape: ...
 
-    @abstractmethod
     def fits(self, shape: Shape) -> bool:
-        """Whether the settings and buffers are for inputs of this shape.
+        """Whether the settings and buffers are for inputs of this shape: those that `INPUT` declares.
 
         Inputs of other shapes may still run: one mean is broadcast over three channels, or a kernel slides over a
         larger image.
         """
+        try:
+            match(self.INPUT, shape, dict(self._letters), "its input")
+        except WrongType:
+            return False
+        return True
 
 
 class Exact(FrozenModule):
@@ -174,6 +230,7 @@ class FrozenSequential(FrozenModule):
 class FrozenResidual(FrozenModule):
     """`a g(x) + b f(x)`, g the shortcut: Lipschitz with constant `|a| L_g + |b| L_f`; `weights` holds a and b."""
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"weights": "2"}
     weights: Tensor
 
     def __init__(

@@ -1,48 +1,53 @@
 """Frozen convolutions: one class for each form that `freezing.freeze_operator` stores."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.frozen.base import FrozenModule, ImageSize, Shape
+from lotnet.frozen.base import FrozenModule, ImageSize, Shape, Size
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
 from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import Grid, convolve, transfer
 from lotnet.linalg.polar import deviation
 from lotnet.linalg.roundoff import Upper, complex_product_error, dft_error, product_error, rounding_error
 from lotnet.operators import Kernel, truncated_exponential
+from lotnet.records import Between, WrongType
+
+_LARGEST_PROOF = 2**29
+"""Entries of the transfer matrices of a kernel, whose number depends on the settings and not on the file's size."""
+
+Padding = Annotated[int, Between(0, 4096)]
+"""The type of a number of rows or columns of zeros. (A negative number would fold the image instead of padding it.)"""
 
 
 @dataclass(frozen=True)
 class SpectrumSpec(ImageSize):
-    padding: int
+    padding: Padding
 
 
 @dataclass(frozen=True)
 class KernelSpec(ImageSize):
     padding_mode: Literal["zeros", "circular"]
-    dilation: tuple[int, int]
-    extra: tuple[int, int]
-
-    def __post_init__(self) -> None:  # JSON has lists
-        object.__setattr__(self, "dilation", (self.dilation[0], self.dilation[1]))
-        object.__setattr__(self, "extra", (self.extra[0], self.extra[1]))
+    dilation: tuple[Size, Size]
+    extra: tuple[Padding, Padding]
 
 
 @dataclass(frozen=True)
 class SeriesSpec(KernelSpec):
-    terms: int
-    out_channels: int
+    terms: Annotated[int, Between(1, 100)]
+    out_channels: Annotated[int, Between(1, 2**20)]
 
 
 class FrozenConvolution(FrozenModule):
     """A linear map of images of one size, plus a bias for each channel."""
 
     Spec: ClassVar[type] = ImageSize
+    INPUT = "i h w"
     spec: ImageSize
     bias: Tensor
 
@@ -69,26 +74,26 @@ class FrozenConvolution(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return (self.bias.shape[0], *shape[1:])
 
-    def fits(self, shape: Shape) -> bool:
-        return shape[1:] == (self.spec.height, self.spec.width) and self._channels_match(shape[0])
-
-    def _channels_match(self, channels: int) -> bool:
-        """Whether the tensors map this many input channels to one output channel per entry of `bias`."""
-        raise NotImplementedError
-
 
 class FrozenSpectrum(FrozenConvolution):
     """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`."""
 
     Spec = SpectrumSpec
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "real": "f o i", "imaginary": "f o i"}
     spec: SpectrumSpec
     real: Tensor  # f o i
     imaginary: Tensor  # f o i
 
     def __init__(self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__(precision, settings, tensors)
-        self.grid = Grid(self.spec.height, self.spec.width, self.spec.padding)
         self._blocks: Tensor | None = None
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.spec.height, self.spec.width, self.spec.padding)
+
+    def sizes(self) -> dict[str, int]:
+        return super().sizes() | {"f": self.grid.frequencies}
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self._blocks = None  # `to`, `double` and the like change the tensors they are made from
@@ -113,9 +118,6 @@ class FrozenSpectrum(FrozenConvolution):
     def orthogonality_error(self) -> float:
         return deviation(self._transfers())
 
-    def _channels_match(self, channels: int) -> bool:
-        return self.real.shape == self.imaginary.shape == (self.grid.frequencies, *self.bias.shape, channels)
-
     def _linear_error(self, norm: Upper) -> Upper:
         """Errors of T, the blocks and T transposed. The exact T is an isometry, so only the blocks change norms."""
         sizes, lipschitz = (self.grid.rows, self.grid.columns), self.lipschitz_bound()
@@ -129,6 +131,7 @@ class FrozenSpectrum(FrozenConvolution):
 class FrozenDense(FrozenConvolution):
     """The whole layer as one matrix on pixels and channels."""
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "matrix": "hwo hwi"}
     matrix: Tensor  # (h w o) x (h w i)
 
     def apply_linear(self, x: Tensor) -> Tensor:
@@ -144,10 +147,6 @@ class FrozenDense(FrozenConvolution):
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta(self.matrix)), self.matrix.shape[1], norm, self.precision)
 
-    def _channels_match(self, channels: int) -> bool:
-        pixels = self.spec.pixels
-        return self.matrix.shape == (pixels * len(self.bias), pixels * channels)
-
 
 class FrozenKernel(FrozenConvolution):
     """A spatial convolution.
@@ -157,8 +156,20 @@ class FrozenKernel(FrozenConvolution):
     """
 
     Spec: ClassVar[type] = KernelSpec
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "kernel": "o i r s"}
     spec: KernelSpec
     kernel: Tensor  # o i kh kw
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """The border is at most the image if that wraps around, and twice the image or kernel otherwise."""
+        image = (sizes["h"] + self.spec.extra[0], sizes["w"] + self.spec.extra[1])
+        for side, length, dilation in zip(image, (sizes["r"], sizes["s"]), self.spec.dilation, strict=True):
+            limit = side if self.spec.padding_mode == "circular" else 2 * max(side, length)
+            if dilation * (length // 2) > limit:
+                raise WrongType(f"a kernel of {length} taps with dilation {dilation} reaches beyond {limit} pixels")
+        channels = sizes.get("o", 1) * sizes["i"] if "i" in sizes else sizes["c"] ** 2
+        if math.prod(image) * channels > _LARGEST_PROOF:
+            raise WrongType(f"{channels} kernels on {image[0]} x {image[1]} pixels take too much memory to prove")
 
     def operator(self) -> Kernel:
         return Kernel(self.kernel, self.spec.padding_mode, self.spec.dilation, self.spec.extra)
@@ -179,9 +190,6 @@ class FrozenKernel(FrozenConvolution):
     def _linear_error(self, norm: Upper) -> Upper:
         return product_error(float(beta_conv(self.kernel)), self.kernel[0].numel(), norm, self.precision)
 
-    def _channels_match(self, channels: int) -> bool:
-        return self.kernel.ndim == 4 and self.kernel.shape[:2] == (*self.bias.shape, channels)
-
 
 class FrozenSeries(FrozenKernel):
     """A truncated exponential: `|S(i t)|`, for t up to the norm of the skew operator, bounds its singular values.
@@ -191,7 +199,14 @@ class FrozenSeries(FrozenKernel):
     """
 
     Spec: ClassVar[type] = SeriesSpec
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "kernel": "c c r s"}
     spec: SeriesSpec
+
+    def sizes(self) -> dict[str, int]:
+        return super().sizes() | {"o": self.spec.out_channels}
+
+    def fits(self, shape: Shape) -> bool:
+        return super().fits(shape) and max(shape[0], self.spec.out_channels) <= len(self.kernel)
 
     def apply_linear(self, x: Tensor) -> Tensor:
         x = F.pad(x, (0, 0, 0, 0, 0, self.kernel.shape[0] - x.shape[1]))
@@ -215,11 +230,6 @@ class FrozenSeries(FrozenKernel):
             error = error + error_term
             error = error + rounding_error(1, size + error, self.precision)
         return error
-
-    def _channels_match(self, channels: int) -> bool:
-        width = self.kernel.shape[0]
-        outputs = len(self.bias)
-        return self.kernel.shape[1] == width >= max(channels, outputs) and outputs == self.spec.out_channels
 
 
 def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:

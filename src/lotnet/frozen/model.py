@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from safetensors import SafetensorError
@@ -26,8 +27,10 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
+from lotnet.records import Between, parse_json
 
 FORMAT = 2
+_DEEPEST = 32  # levels of modules within modules; a residual network has three
 
 FROZEN: dict[str, type[FrozenModule]] = {
     "sequential": FrozenSequential,
@@ -49,6 +52,16 @@ FROZEN: dict[str, type[FrozenModule]] = {
 _KIND = {form: name for name, form in FROZEN.items()}
 
 
+@dataclass(frozen=True)
+class ModelSpec:
+    """Settings of a model. The checksum covers its stages; classes and data are names only."""
+
+    input_shape: tuple[Annotated[int, Between(1, 2**20)], ...]
+    checksum: str = ""
+    classes: tuple[str, ...] = ()
+    data: str = ""
+
+
 class FrozenModel(FrozenSequential):
     """A frozen model: a sequence of frozen modules. `settings` holds the input's shape and the checksum of the tensors.
 
@@ -60,7 +73,7 @@ class FrozenModel(FrozenSequential):
     True
     """
 
-    Spec = dict  # any keys: it also holds the names of the classes and the data set, which `load` checks
+    Spec = ModelSpec
 
     @property
     def input_shape(self) -> Shape:
@@ -107,7 +120,7 @@ class FrozenModel(FrozenSequential):
     def load(folder: str | Path) -> "FrozenModel":
         folder = Path(folder)
         try:
-            config = json.loads((folder / "config.json").read_text())
+            config = parse_json((folder / "config.json").read_text())
             state = load_file(folder / "model.safetensors")
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
@@ -123,32 +136,35 @@ class FrozenModel(FrozenSequential):
             dtype = {"float32": torch.float32, "float64": torch.float64}[config["precision"]]
             stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
             model = FrozenModel(dtype, config["settings"], {}, *stages)
-            intact = model.is_intact() and len(model.input_shape) == 3
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError):
+            intact = len(model.input_shape) == 3 and model.is_intact()
+            named = intact and len(model.spec.classes) in (0, *model.output_shape(model.input_shape)[:1])
+        except InputError as error:
+            raise _damaged(folder, f" ({error})") from None
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
             raise _damaged(folder) from None
         if not intact:
             raise InputError(f"the model in {folder} is not the one that was frozen: freeze it again")
-        if not _is_named(model):
+        if not named:
             raise _damaged(folder)
         return model
 
 
 def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype) -> FrozenModel:
-    """Make a model of these stages and store its checksum."""
+    """Make a model of these stages and store its checksum. Refuses stages that do not fit together."""
+    for stage in stages:
+        if type(stage) not in _KIND:
+            raise InputError(f"a {type(stage).__name__} is no frozen module: use those of lotnet.frozen.FROZEN")
+        if stage.precision != dtype:
+            raise InputError(f"a stage is stored in {stage.precision}, not in {dtype}: freeze all in one precision")
     model = FrozenModel(dtype, {"input_shape": list(input_shape)}, {}, *stages)
+    if not model.fits(tuple(input_shape)):
+        raise InputError(f"the stages do not fit together on inputs of shape {tuple(input_shape)}: freeze them for it")
     model.settings["checksum"] = model.checksum()
     return model
 
 
-def _damaged(folder: Path) -> InputError:
-    return InputError(f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`")
-
-
-def _is_named(model: FrozenModel) -> bool:
-    """Whether the names of classes and data set are strings, one per class; the checksum does not cover them."""
-    classes, data = model.settings.get("classes", []), model.settings.get("data", "")
-    texts = isinstance(classes, list) and all(isinstance(text, str) for text in [*classes, data])
-    return texts and len(classes) in (0, model.output_shape(model.input_shape)[0])
+def _damaged(folder: Path, reason: str = "") -> InputError:
+    return InputError(f"the frozen model in {folder} is damaged: write it again with `lotnet certify RUN`{reason}")
 
 
 def largest_input_norm(shape: Shape) -> float:
@@ -168,11 +184,18 @@ def _describe(module: FrozenModule) -> dict[str, Any]:
     return own | {"children": [_describe(child) for child in children]}
 
 
-def _build(spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: torch.dtype) -> FrozenModule:
+def _build(
+    spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: torch.dtype, depth: int = 0
+) -> FrozenModule:
     kind = spec["kind"]
+    if depth > _DEEPEST:
+        raise InputError(f"its modules are nested more than {_DEEPEST} levels deep")
     names = ["shortcut.", "block."] if kind == "residual" else [f"stages.{n}." for n in range(len(spec["children"]))]
-    children = [_build(c, state, prefix + name, dtype) for c, name in zip(spec["children"], names, strict=True)]
+    pairs = zip(spec["children"], names, strict=True)
+    children = [_build(child, state, prefix + name, dtype, depth + 1) for child, name in pairs]
     tensors = {name: state[prefix + name] for name in spec["tensors"]}
+    if any(tensor.dtype not in (torch.float32, torch.float64) for tensor in tensors.values()):
+        raise InputError(f"a tensor of {prefix} is stored in neither float32 nor float64")
     return FROZEN[kind](dtype, spec["settings"], tensors, *children)
 
 

@@ -1,16 +1,19 @@
 """Frozen modules other than convolutions: pointwise, on pairs of channels, on windows, dense, and exact ones."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.frozen.base import Exact, FrozenModule, ImageSize, Shape
+from lotnet.frozen.base import Exact, FrozenModule, ImageSize, Shape, Size
 from lotnet.kernels import dispatch
 from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
 from lotnet.linalg.roundoff import Upper, householder_bound, householder_error, rounding_error
+from lotnet.records import Between
 
 
 def max_min(x: Tensor) -> Tensor:
@@ -34,25 +37,27 @@ def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s
 
 @dataclass(frozen=True)
 class ShiftSpec:
-    pixels: int
+    pixels: Annotated[int, Between(1, 4096**2)]
 
 
 @dataclass(frozen=True)
 class WindowSpec:
     """Disjoint windows of size x size."""
 
-    size: int
+    size: Size
 
 
 @dataclass(frozen=True)
 class StrideSpec:
-    stride: int
+    stride: Size
 
 
 class FrozenNormalize(FrozenModule):
     """`(x - mean) / std` per channel: Lipschitz with constant `1 / min std`."""
 
     Spec = ImageSize
+    TENSORS: ClassVar[Mapping[str, str]] = {"mean": "c", "std": "c"}
+    INPUT = "c h w"
     spec: ImageSize
 
     mean: Tensor  # c
@@ -77,14 +82,13 @@ class FrozenNormalize(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
-    def fits(self, shape: Shape) -> bool:
-        return shape == (len(self.mean), self.spec.height, self.spec.width) and self.std.shape == self.mean.shape
-
 
 class FrozenShift(FrozenModule):
     """`x + shift` per channel, on images of `pixels` pixels."""
 
     Spec = ShiftSpec
+    TENSORS: ClassVar[Mapping[str, str]] = {"shift": "c"}
+    INPUT = "c h w"
     spec: ShiftSpec
 
     shift: Tensor  # c
@@ -105,12 +109,14 @@ class FrozenShift(FrozenModule):
         return shape
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and (shape[0], shape[1] * shape[2]) == (len(self.shift), self.spec.pixels)
+        return super().fits(shape) and math.prod(shape[1:]) == self.spec.pixels
 
 
 class FrozenHouseholder(FrozenModule):
     """`z - 2 v relu(v.z)` on pairs of channels, for each v in turn: continuous whatever v was rounded to."""
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"normals": "n 2 p"}
+    INPUT = "2p ..."
     normals: Tensor  # order, 2, c/2
 
     def forward(self, x: Tensor) -> Tensor:
@@ -136,14 +142,12 @@ class FrozenHouseholder(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
-    def fits(self, shape: Shape) -> bool:
-        return self.normals.ndim == 3 and self.normals.shape[1] == 2 and shape[0] == 2 * self.normals.shape[2]
-
 
 class FrozenAveragePool(FrozenModule):
     """Sums over disjoint k x k windows, divided by k: each output is a unit vector's inner product with a window."""
 
     Spec = WindowSpec
+    INPUT = "c h w"
     spec: WindowSpec
 
     def forward(self, x: Tensor) -> Tensor:
@@ -160,12 +164,14 @@ class FrozenAveragePool(FrozenModule):
         return (c, h // self.spec.size, w // self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and min(shape[1:]) >= self.spec.size >= 1
+        return super().fits(shape) and min(shape[1:]) >= self.spec.size
 
 
 class FrozenLinear(FrozenModule):
     """`W x + b`. For the last layer, `certification.rounding` bounds the norms and errors of single rows instead."""
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "weight": "o i"}
+    INPUT = "i"
     weight: Tensor  # o i
     bias: Tensor  # o
 
@@ -185,12 +191,11 @@ class FrozenLinear(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return (self.weight.shape[0],)
 
-    def fits(self, shape: Shape) -> bool:
-        return self.weight.shape == (*self.bias.shape, *shape)
-
 
 class FrozenMaxMin(Exact):
     """The larger and the smaller of each pair of channels: a permutation of the entries."""
+
+    INPUT = "2p ..."
 
     def forward(self, x: Tensor) -> Tensor:
         return max_min(x)
@@ -198,14 +203,12 @@ class FrozenMaxMin(Exact):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
-    def fits(self, shape: Shape) -> bool:
-        return shape[0] % 2 == 0
-
 
 class FrozenMaxPool(Exact):
     """Largest entry of disjoint windows."""
 
     Spec = WindowSpec
+    INPUT = "c h w"
     spec: WindowSpec
 
     def forward(self, x: Tensor) -> Tensor:
@@ -216,14 +219,18 @@ class FrozenMaxPool(Exact):
         return (c, h // self.spec.size, w // self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and min(shape[1:]) >= self.spec.size >= 1
+        return super().fits(shape) and min(shape[1:]) >= self.spec.size
 
 
 class FrozenDownsampling(Exact):
     """Turn each s x s window into s^2 channels."""
 
     Spec = StrideSpec
+    INPUT = "c sh sw"
     spec: StrideSpec
+
+    def sizes(self) -> dict[str, int]:
+        return {"s": self.spec.stride}
 
     def forward(self, x: Tensor) -> Tensor:
         return F.pixel_unshuffle(x, self.spec.stride)
@@ -232,10 +239,6 @@ class FrozenDownsampling(Exact):
         c, h, w = shape
         s = self.spec.stride
         return (c * s * s, h // s, w // s)
-
-    def fits(self, shape: Shape) -> bool:
-        stride = self.spec.stride
-        return len(shape) == 3 and stride >= 1 and shape[1] % stride == shape[2] % stride == 0
 
 
 class FrozenFlatten(Exact):
@@ -247,6 +250,3 @@ class FrozenFlatten(Exact):
         for n in shape:
             size *= n
         return (size,)
-
-    def fits(self, shape: Shape) -> bool:
-        return True

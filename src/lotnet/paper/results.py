@@ -1,6 +1,5 @@
 """Measured results: one JSON file per certified run, and the table that compares them with the paper's rows."""
 
-import json
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, Row, rows
-from lotnet.records import read_record, read_text, write_record
+from lotnet.records import parse_json, read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
@@ -119,8 +118,8 @@ def load_all(folder: Path) -> list[Result]:
 
 def _is_result(path: Path, remedy: str) -> bool:
     try:
-        content = json.loads(read_text(path, remedy))
-    except (ValueError, RecursionError):
+        content = parse_json(read_text(path, remedy))
+    except ValueError:
         raise InputError(f"{path} is damaged (it is not JSON): {remedy}") from None
     return isinstance(content, dict) and {"summary", "audit"} <= content.keys()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotnet.certification.formatting import rounded_down
 from lotnet.certification.plain import in_255ths
+from lotnet.errors import printable
 from lotnet.frozen.model import FrozenModel
 
 if TYPE_CHECKING:
@@ -36,19 +37,20 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
 
 
 def packed_card(name: str, packed: "Packed", sha256: str) -> str:
-    """The card of a folder with a packed model. `sha256` is that of the kernels' file."""
+    """The card of a folder with a packed model. `sha256` is the one in its packed.json."""
     images, data, result = packed.images, packed.data, packed.result
     shape = (images.channels, images.height, images.width)
     return _card(
         name=name,
         data=data,
-        facts=_facts(shape, data, packed.classes, f"SHA-256 of the kernels: `{sha256}`."),
+        facts=_facts(shape, data, packed.classes, f"SHA-256 of kernels and settings: `{sha256}`."),
         certificates=None if result is None else {"summary": result, "split": "test", "data": data},
         more=["## How it was trained", _trained(packed.trained)],
         comment="its name if it comes with lotnet, else the path of this folder",
         files="`kernels.safetensors` holds the free kernels in half precision, and `packed.json` the settings to build "
         "the network. Loading orthogonalises the kernels again, in float64. The table above is about the resulting "
-        "network. There is no pickle: loading runs no code, and refuses kernels that do not match their SHA-256.",
+        "network. There is no pickle: loading runs no code, and refuses kernels and settings that do not match their "
+        "SHA-256.",
     )
 
 
@@ -65,7 +67,7 @@ def _card(
     """The card in Markdown, with the header that model hubs read. `comment` explains the argument of `lotnet.load`."""
     sections = [
         _header(data),
-        f"# {name}",
+        f"# {printable(name)}",
         "An image classifier whose predictions come with a proof. Each image gets a radius: no change of the image "
         "whose l2 norm is smaller than the radius changes the predicted class.",
         facts,
@@ -87,12 +89,13 @@ def _card(
 
 def _facts(shape: Sequence[int], data: str | None, classes: Sequence[object], checksum: str) -> str:
     """The input, data set, classes and checksum of a model, as a list."""
+    names = ", ".join(printable(str(name)) for name in classes)
     return "\n".join(
         (
             f"* Input: images of {' x '.join(map(str, shape))} (channels, height, width), pixels in [0, 1]. The model "
             "normalises them itself.",
             f"* Data set: {data or 'not recorded'}.",
-            f"* Classes, in the order of the logits: {', '.join(map(str, classes)) or 'not recorded'}.",
+            f"* Classes, in the order of the logits: {names or 'not recorded'}.",
             f"* {checksum}",
         )
     )

@@ -37,7 +37,7 @@ def save_pretrained(
     card = frozen_card(model, name or Path(folder).resolve().name, about)  # first, because it can fail
     make_folder(Path(folder))
     model.save(folder)
-    atomic_write(Path(folder) / CARD, card.encode())
+    atomic_write(Path(folder) / CARD, card.encode(errors="backslashreplace"))
 
 
 def _read(certificates: str | Path | Certification | None) -> Certification | None:

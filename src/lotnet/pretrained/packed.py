@@ -3,7 +3,9 @@
 Invariants:
 
 * a packed model is a folder with `kernels.safetensors`, `packed.json` and a model card, `README.md`. `packed.json`
-  holds the SHA-256 of the kernels;
+  holds the SHA-256 of the kernels and of everything else in it (format 1: of the kernels only);
+* a folder is read completely before a network is built, and one whose tensors are not those of the network that its
+  settings describe is refused;
 * free kernels, the tensors named `weight`, are rounded to float16. All other tensors stay as they are. For a LOT
   network, this takes half the size of a checkpoint, and less than a quarter of the size of the frozen model;
 * the rounded kernels are the ones that are frozen and certified: they are orthogonalised again, in float64. So rounding
@@ -30,8 +32,11 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.models import MODELS, ImageSpec, ModelConfig
 from lotnet.pretrained.card import CARD, packed_card
+from lotnet.records import convert, parse_json
 
-FORMAT = 1
+FORMAT = 2
+_FORMATS = (1, FORMAT)
+_LARGEST_SETTING = 4096  # of counts and widths, so that hostile settings do not build for hours
 SETTINGS = "packed.json"
 KERNELS = "kernels.safetensors"
 
@@ -53,6 +58,7 @@ class Packed:
 
     def unpack(self) -> FrozenModel:
         """Build the network from the stored kernels, and freeze it."""
+        self.check()
         with torch.random.fork_rng(devices=[]):  # `build` draws initial weights, which are replaced below
             network = self.model.build(self.images)
         network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
@@ -61,13 +67,25 @@ class Packed:
         frozen.settings |= {"classes": list(self.classes), "data": self.data}
         return frozen
 
+    def check(self) -> None:
+        """Raise a `ValueError` unless the tensors are those of the network. Needs memory for their shapes only."""
+        sizes = [value for value in vars(self.model).values() if isinstance(value, int)]
+        sizes += [self.images.channels, self.images.height, self.images.width, self.images.classes]
+        if not all(size <= _LARGEST_SETTING for size in sizes) or min(sizes[-4:]) < 1:
+            raise ValueError(f"a size is not from 1 to {_LARGEST_SETTING}")
+        if len(self.images.mean) != self.images.channels or len(self.classes) != self.images.classes:
+            raise ValueError("there is not one mean for each channel and one name for each class")
+        with torch.device("meta"):
+            wanted = self.model.build(self.images).state_dict()
+        if {name: tensor.shape for name, tensor in wanted.items()} != {n: t.shape for n, t in self.tensors.items()}:
+            raise ValueError("the kernels are not those of the network")
+
     def write(self, folder: Path) -> int:
         """Write the packed model and its card into a folder. Returns the size of the files in bytes."""
         make_folder(folder)
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
-        sha256 = hashlib.sha256(kernels).hexdigest()
         kind = next(name for name, made in MODELS.items() if made is type(self.model))
-        about = {
+        about: dict[str, Any] = {
             "format": FORMAT,
             "data": self.data,
             "classes": list(self.classes),
@@ -75,10 +93,11 @@ class Packed:
             "model": {"kind": kind, **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
             "result": self.result,
-            "sha256": sha256,
         }
-        card = packed_card(folder.resolve().name, self, sha256)
-        files = {KERNELS: kernels, SETTINGS: json.dumps(about, indent=1).encode(), CARD: card.encode()}
+        about["sha256"] = _digest(about, kernels)
+        card = packed_card(folder.resolve().name, self, about["sha256"])
+        settings = json.dumps(about, indent=1).encode()
+        files = {KERNELS: kernels, SETTINGS: settings, CARD: card.encode(errors="backslashreplace")}
         for file, content in files.items():
             atomic_write(folder / file, content)
         return sum(map(len, files.values()))
@@ -111,8 +130,9 @@ def is_packed(folder: Path) -> bool:
 
 
 def read(folder: Path) -> Packed:
+    """Read a packed model of this or an earlier format, and check that a network can be built from it."""
     try:
-        about = json.loads((folder / SETTINGS).read_text())
+        about = parse_json((folder / SETTINGS).read_text())
         kernels = (folder / KERNELS).read_bytes()
     except OSError as error:
         raise InputError(
@@ -123,23 +143,40 @@ def read(folder: Path) -> Packed:
         raise _damaged(folder) from None
     if not isinstance(about, dict):
         raise _damaged(folder)
-    if about.get("format") != FORMAT:
-        raise InputError(f"{folder} has format {about.get('format')}, this lotnet reads {FORMAT}: pack it again")
-    if about.get("sha256") != hashlib.sha256(kernels).hexdigest():
+    if about.get("format") not in _FORMATS:
+        known = " and ".join(map(str, _FORMATS))
+        raise InputError(f"{folder} has format {about.get('format')}, this lotnet reads {known}: pack it again")
+    if about.get("sha256") != _digest(about, kernels):
         raise _damaged(folder)
     try:
-        settings = dict(about["model"])
-        return Packed(
-            model=MODELS[settings.pop("kind")](**settings),
-            images=ImageSpec(**{**about["images"], "mean": tuple(about["images"]["mean"])}),
-            classes=tuple(about["classes"]),
-            data=about["data"],
-            tensors=load(kernels),
-            trained=about["trained"],
-            result=about["result"],
-        )
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError):
+        packed = _parse(about, kernels)
+        packed.check()
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError):
         raise _damaged(folder) from None
+    return packed
+
+
+def _parse(about: Mapping[str, Any], kernels: bytes) -> Packed:
+    settings = dict(about["model"])
+    return Packed(
+        model=convert(MODELS[settings.pop("kind")], settings, "model"),
+        images=convert(ImageSpec, about["images"], "images"),
+        classes=convert(tuple[str, ...], about["classes"], "classes"),
+        data=convert(str, about["data"], "data"),
+        tensors=load(kernels),
+        trained=convert(dict[str, Any], about["trained"], "trained"),
+        result=convert(dict[str, Any] | None, about["result"], "result"),
+    )
+
+
+def _digest(about: Mapping[str, Any], kernels: bytes) -> str:
+    """SHA-256 of the kernels and, since format 2, of the settings beside the digest itself."""
+    digest = hashlib.sha256(kernels)
+    if about["format"] != 1:
+        digest.update(
+            json.dumps({key: value for key, value in about.items() if key != "sha256"}, sort_keys=True).encode()
+        )
+    return digest.hexdigest()
 
 
 def _damaged(folder: Path) -> InputError:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
+from lotnet.records import convert, parse_json
 
 FORMAT = 1
 _ENTRY = "lotnet.checkpoint"
@@ -129,7 +130,7 @@ def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str
     """
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})[_ENTRY])
+            about = convert(dict[str, Any], parse_json((file.metadata() or {})[_ENTRY]))
             # Copies, because safetensors returns unaligned tensors, and alignment can change the last bit of a sum.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         if about.get("format") != FORMAT:
@@ -137,8 +138,7 @@ def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str
         if about.pop("sha256") != _digest(about, tensors):
             raise ValueError("checksum")
         del about["format"]
-        best = about.pop("best")
-        position = Position(**about, best=None if best is None else Best(**best))
+        position = convert(Position, about)
     except InputError:
         raise
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):

@@ -23,6 +23,7 @@ from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.frozen.model import FrozenModel
+from lotnet.records import parse_json
 from lotnet.training.precision import evaluating
 
 FORMAT = 1
@@ -83,7 +84,7 @@ def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | Non
         return None
     remedy = f"delete {path} and the student to make them again"
     try:
-        heading = json.loads(path.read_text())
+        heading = parse_json(path.read_text())
         content = (folder / f"{_NAME}.safetensors").read_bytes()
         if heading["format"] != FORMAT or heading["labels_sha256"] != hashlib.sha256(content).hexdigest():
             raise ValueError("format or checksum")

@@ -13,6 +13,7 @@ from lotnet.certification.plain import in_255ths
 from lotnet.certification.summary import Summary
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
+from lotnet.records import convert, parse_json
 from lotnet.selftraining.theorems import Measured, Statement
 
 FORMAT = 1
@@ -145,7 +146,7 @@ def write(path: Path, results: Results) -> None:
 def read(path: Path) -> Results:
     remedy = "delete it, and `lotnet selftrain --resume` writes it again"
     try:
-        content = json.loads(path.read_text())
+        content = convert(dict[str, Any], parse_json(path.read_text()))
         if content["format"] != FORMAT:
             raise InputError(f"{path} has format {content['format']}, this lotnet reads {FORMAT}: {remedy}")
         results = Results(tuple(SeedResult.from_dict(result) for result in content["seeds"]))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
-from rich.console import Console
 
 from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig, default_recipe
@@ -16,6 +15,7 @@ from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
+from lotnet.terminal import Console
 from lotnet.training import loop
 from lotnet.training.evaluate import Accuracy, evaluate
 from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
@@ -17,6 +16,7 @@ from lotnet.paper import tables as paper
 from lotnet.paper.ablation_runs import AblationResult, Variant, paper_row, run_variants
 from lotnet.paper.ablations import ABLATIONS, BASE, PAPER_RECIPE, Ablation
 from lotnet.spelling import nearest
+from lotnet.terminal import Console
 from lotnet.training.signals import Interrupted
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.analysis import features, landscape, newton, tightness
@@ -18,6 +17,7 @@ from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.load_model import MODEL, choose_device
 from lotnet.spelling import nearest
+from lotnet.terminal import Console
 
 
 def main(arguments: list[str]) -> int:

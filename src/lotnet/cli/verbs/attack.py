@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.attacks import (
@@ -24,6 +23,7 @@ from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper import results
 from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
+from lotnet.terminal import Console
 
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""

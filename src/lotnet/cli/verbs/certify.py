@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.certification.formatting import rounded_down, rounded_up
@@ -15,6 +14,7 @@ from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.runs.certificates import FILE, Certification
+from lotnet.terminal import Console
 
 _HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
 """Fields of the record that --json prints beside the summary."""

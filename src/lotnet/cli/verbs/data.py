@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
 from lotnet.data import SOURCES, is_prepared, prepare
 from lotnet.errors import InputError
 from lotnet.spelling import nearest
+from lotnet.terminal import Console
 
 _ACTIONS = ("list", "prepare")
 

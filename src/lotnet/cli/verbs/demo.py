@@ -1,7 +1,5 @@
 """`lotnet demo`."""
 
-from rich.console import Console
-
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import open_model, say
 from lotnet.data import to_unit
@@ -10,6 +8,7 @@ from lotnet.demo.server import Example, Server, is_loopback
 from lotnet.errors import InputError
 from lotnet.load_model import MODEL, LoadedModel, choose_device
 from lotnet.prediction import class_names
+from lotnet.terminal import Console
 
 _EXAMPLES = 8
 

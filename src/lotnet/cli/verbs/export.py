@@ -4,13 +4,13 @@ import json
 from typing import Literal
 
 import torch
-from rich.console import Console
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, open_model, output_file, say
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export
 from lotnet.load_model import MODEL, LoadedModel, tensors
+from lotnet.terminal import Console
 
 _TEST_IMAGES = 50
 

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from rich.console import Console
-
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts
 from lotnet.errors import InputError
@@ -14,6 +12,7 @@ from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import is_packed
 from lotnet.runs.data import load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
+from lotnet.terminal import Console
 
 
 def main(arguments: list[str]) -> int:

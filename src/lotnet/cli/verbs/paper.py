@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
 from lotnet.paper import results
 from lotnet.paper import tables as paper
+from lotnet.terminal import Console
 
 _NUMBERS = paper.ACCURACIES | {"eval_seconds": "eval s", "pgd_linf": "PGD"}
 

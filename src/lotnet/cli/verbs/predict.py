@@ -3,14 +3,15 @@
 import json
 
 import torch
-from rich.console import Console
 
 from lotnet.certification.formatting import rounded_down
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, open_model, say
 from lotnet.data import to_unit
+from lotnet.errors import printable
 from lotnet.load_model import MODEL, choose_device
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures
+from lotnet.terminal import Console
 
 _SHOWN = 5
 """Number of classes whose probability is printed; --json prints all."""
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
 def _text(picture: Picture, prediction: Prediction) -> str:
     likeliest = sorted(prediction.probabilities.items(), key=lambda item: -item[1])[:_SHOWN]
     lines = [
-        f"{picture.name}: {prediction.label}, confidence {prediction.confidence:.1%}",
+        f"{printable(picture.name)}: {printable(prediction.label)}, confidence {prediction.confidence:.1%}",
         f"certified l2 radius {rounded_down(prediction.radius, 4)}, which is "
         f"{rounded_down(prediction.radius_255, 2)}/255 (claim B, float64)",
         prediction.meaning,

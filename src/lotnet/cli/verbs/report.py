@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-from rich.console import Console
-
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, output_file, parse_radius, say
 from lotnet.data import Split
@@ -12,6 +10,7 @@ from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.report import RunData, collect, render
 from lotnet.runs.data import load_with_all_test_images
+from lotnet.terminal import Console
 
 
 def main(arguments: list[str]) -> int:
@@ -25,7 +24,7 @@ def main(arguments: list[str]) -> int:
     paths = [Path(text) for text in options.runs]
     runs = collect(paths)
     split, missing = _images(runs[0])
-    page = render(runs, split, radius).encode()
+    page = render(runs, split, radius).encode(errors="backslashreplace")
     path = output_file(options.out, paths[0], "report.html")
     atomic_write(path, page)
     if options.json:

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
@@ -13,6 +11,7 @@ from lotnet.runs.directory import fresh_path
 from lotnet.selftraining import results, tables
 from lotnet.selftraining.pipeline import Pipeline, create
 from lotnet.selftraining.plan import Plan, SelfTrainingConfig
+from lotnet.terminal import Console
 from lotnet.training.signals import Interrupted
 
 

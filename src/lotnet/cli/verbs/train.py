@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
@@ -13,6 +12,7 @@ from lotnet.cli.recipe_options import add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
 from lotnet.runs.data import image_spec, load_data
+from lotnet.terminal import Console
 from lotnet.training.evaluate import Accuracy
 from lotnet.training.launch import destroy_process_group
 from lotnet.training.run import RunFolder, open_run, start

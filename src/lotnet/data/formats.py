@@ -1,0 +1,39 @@
+"""Open image files of the formats that lotnet means, and of no others.
+
+Pillow knows some fifty formats, guesses the format from the content, and starts another program for some of them
+(Ghostscript for EPS). So each place that opens an image does it here, with an explicit list.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+from PIL import Image
+
+from lotnet.errors import InputError
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""Image formats that are decoded, by Pillow's names. PPM includes PGM and PBM."""
+
+MAX_PIXELS = 64_000_000
+"""Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""
+
+
+def undecodable(name: str | Path) -> InputError:
+    known = ", ".join(FORMATS)
+    return InputError(f"{name} does not decode as an 8- or 16-bit image: remove or replace it (lotnet reads {known})")
+
+
+def open_image(file: Path | IO[bytes], name: str | Path) -> Image.Image:
+    """Open an image and read its size. Raises an `InputError` if the file is no image, or has too many pixels."""
+    try:
+        image = Image.open(file, formats=FORMATS)
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise InputError(f"{name} claims more than {MAX_PIXELS} pixels: scale it down first") from error
+    except Exception as error:  # damaged bytes make Pillow's decoders raise nearly any exception type
+        raise undecodable(name) from error
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise InputError(f"{name} has {image.width} x {image.height} pixels: scale it down first")
+    return image
