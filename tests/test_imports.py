@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "pretrained": {"certification", "frozen", "layers", "models", "runs"},
     "demo": {"frozen", "certification", "data", "attacks", "prediction"},
     "export": {"frozen", "certification"},
-    "config": {"models", "losses"},
+    "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
     "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),

@@ -12,7 +12,7 @@ from lotnet.config import RunConfig, default_recipe
 from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
 from lotnet.training import loop
 from lotnet.training.evaluate import RADII, Accuracy, evaluate
@@ -77,9 +77,9 @@ def configuration(
     """Return the settings of a run, and the name for its directory."""
     overrides = overrides or {}
     if isinstance(recipe, RunConfig):
-        return recipe.override(overrides), "run"
+        return with_shape(recipe.override(overrides)), "run"
     name = default_recipe(overrides.get("data.name", "digits")) if recipe is None else str(recipe)
-    return RunConfig.from_recipe(name, overrides), name
+    return with_shape(RunConfig.from_recipe(name, overrides)), name
 
 
 @dataclass(frozen=True)
