@@ -16,7 +16,7 @@ from jsonargparse import Namespace
 
 from lotnet.cli.arguments import Parser
 from lotnet.config import Settings, recipe_settings, recipes
-from lotnet.config.formats import current_name
+from lotnet.config.formats import current_settings
 from lotnet.config.settings import KINDS, group_types, type_of
 from lotnet.errors import InputError
 from lotnet.spelling import nearest
@@ -58,8 +58,7 @@ class CommandLine:
         prog = self.parser.prog
         with _warnings_on_stderr():
             settings = recipe_settings(recipe, extra)
-            named = {current_name(name, prog, "--"): text for name, text in self.given.items()}
-        given = {**(base or {}), **{name: text for name, text in named.items() if name is not None}}
+            given = {**(base or {}), **current_settings(self.given, prog, "--")}
         settings = settings.with_kinds(given, prog)
         if self.asks_for_help:
             shown = {name: text for name, text in (base or {}).items() if name not in self.given}

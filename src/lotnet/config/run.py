@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from lotnet.config.formats import FORMAT, check_format, current_names, name_in_format_1
+from lotnet.config.formats import FORMAT, check_format, current_names, in_format_1
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
 from lotnet.config.recipes import recipe_settings
 from lotnet.config.settings import KINDS, Settings
@@ -105,16 +105,13 @@ class RunConfig:
         """A hash that ties checkpoints to their settings.
 
         Settings at their defaults are left out, so that runs keep their fingerprints when a later version adds a
-        setting. Renamed settings are hashed under their names in format 1, for the same reason.
+        setting. Renamed settings are hashed as in format 1, for the same reason.
         """
         given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
         for group in _GROUPS:
             settings = getattr(self, group)
-            changed = {
-                name_in_format_1(f"{group}.{name}").removeprefix(f"{group}."): value
-                for name, value in _changed(settings).items()
-            }
-            given[group] = [type(settings).__name__, changed]
+            changed = dict(in_format_1(f"{group}.{name}", value) for name, value in _changed(settings).items())
+            given[group] = [type(settings).__name__, {n.removeprefix(f"{group}."): v for n, v in changed.items()}]
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
     def _kind(self, group: str) -> str:

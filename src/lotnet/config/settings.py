@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin
 
-from lotnet.config.formats import current_name
+from lotnet.config.formats import current_settings
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig
 from lotnet.config.reader import field_types, flatten, read_text, read_value, unknown_setting
 from lotnet.errors import InputError
@@ -77,8 +77,7 @@ class Settings:
         An override is a value of the setting's type, or a text that is parsed as on the command line. The name of a
         single entry of a dict is, for instance, `model.options.tolerance`.
         """
-        named = {current_name(name, source): value for name, value in overrides.items()}
-        overrides = {name: value for name, value in named.items() if name is not None}
+        overrides = current_settings(overrides, source)
         settings = self.with_kinds(overrides, source)
         known, values = settings.known(), dict(settings.values)
         for name, value in overrides.items():

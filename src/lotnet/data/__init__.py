@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
+from lotnet.data.augment import AugmentationKind, choose_augmentation
 from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.folder import Channels, Choice, Side
@@ -19,6 +20,7 @@ from lotnet.errors import InputError
 __all__ = [
     "SOURCES",
     "Augmentation",
+    "AugmentationKind",
     "Batches",
     "Channels",
     "Choice",
@@ -27,6 +29,7 @@ __all__ = [
     "Side",
     "Source",
     "Split",
+    "choose_augmentation",
     "choose_shape",
     "decode",
     "hide_labels",

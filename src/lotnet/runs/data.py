@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from lotnet.config import RunConfig
-from lotnet.data import Channels, Dataset, Split, choose_shape, is_folder, load
+from lotnet.data import Augmentation, Channels, Dataset, Split, choose_augmentation, choose_shape, is_folder, load
 from lotnet.data.counter_rng import permutation
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec
@@ -40,6 +40,14 @@ def about_shape(config: RunConfig, dataset: Dataset) -> str:
         return choose_shape(data.name, data.root, dataset.shape[1:], channels_of(dataset.shape)).words
     _, height, width = dataset.shape
     return f"{height} x {width} pixels, {'grey' if dataset.shape[0] == 1 else 'RGB'}"
+
+
+def augmentation_of(config: RunConfig, dataset: Dataset) -> Augmentation:
+    """The augmentation of a run. Images of a folder are usually shifted by up to an eighth of the shorter side."""
+    data, usual = config.data, dataset.augmentation
+    if is_folder(data.name) and data.channels is not None:  # runs of earlier versions shifted by 4 pixels at any size
+        usual = dataclasses.replace(usual, padding=min(dataset.shape[1:]) // 8)
+    return choose_augmentation(usual, data.augment, data.flip, data.crop)
 
 
 def channels_of(shape: Sequence[int]) -> Channels:

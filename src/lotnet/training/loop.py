@@ -10,8 +10,6 @@ Invariants:
 * the batch size is global, so the number of processes changes only the order of summation.
 """
 
-from dataclasses import replace
-
 import torch
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -20,7 +18,7 @@ from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, Shard, Split, validation_split
 from lotnet.models import parameter_count
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec
+from lotnet.runs.data import augmentation_of, image_spec
 from lotnet.runs.directory import Run
 from lotnet.runs.environment import Session
 from lotnet.runs.metrics import EpochMetrics
@@ -112,13 +110,13 @@ def make_batches(
     training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
     device, shard = fabric.device, Shard(fabric.global_rank, fabric.world_size)
     dtype = torch.float64 if config.trainer.precision == "double" else torch.float32
-    size, augmentation = config.trainer.batch_size, replace(dataset.augmentation, distort=config.data.distort)
+    size = config.trainer.batch_size
     return (
         Batches(
             training,
             size,
             seed=config.seed,
-            augmentation=augmentation,
+            augmentation=augmentation_of(config, dataset),
             device=device,
             dtype=dtype,
             shard=shard,
