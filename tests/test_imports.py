@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
     "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),
-    "training": {"certification", "config", "data", "models", "orthogonalize", "runs"},
+    "training": {"certification", "config", "data", "models", "orthogonalize", "progress", "runs"},
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
     "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
     "paper": {"certify_run", "config", "load_model", "losses", "models", "runs", "training"},
@@ -67,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
         "training",
     },
-    "report": {"data", "certification", "config", "paper", "runs"},
+    "report": {"data", "certification", "config", "paper", "progress", "runs"},
     "cli": {
         "analysis",
         "attacks",

@@ -10,6 +10,8 @@ Invariants:
 * the batch size is global, so the number of processes changes only the order of summation.
 """
 
+import time
+
 import torch
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -27,6 +29,7 @@ from lotnet.training.display import Display
 from lotnet.training.evaluate import RADII, evaluate, reduce_over_processes
 from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
+from lotnet.training.outlook import Outlook
 from lotnet.training.poll import poll_stop_and_loss, steps_between_polls
 from lotnet.training.signals import Interrupted, StopRequest
 from lotnet.training.state import StateSaver, resume
@@ -48,6 +51,7 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
     torch.manual_seed(config.seed)
     model = config.model.build(image_spec(dataset))
     batches, validation = make_batches(config, dataset, fabric, held_out)
+    outlook = Outlook(config, dataset, model, batches, validation)
     step = TrainingStep(config, model, next(validation.epoch(0))[0][:1], fabric)
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:
@@ -56,6 +60,9 @@ def _train(run: Run, dataset: Dataset, fabric: Fabric, console: Console, held_ou
         run.record_session(dataset, parameter_count(model), session, finished)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps
+    if state.epoch < trainer.epochs:
+        outlook.announce(console, fabric, state.epoch * steps + state.step)
+        state.started = time.perf_counter()
     radii = tuple(sorted({*RADII, trainer.radius}))
 
     with (
