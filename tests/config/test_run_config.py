@@ -67,7 +67,6 @@ FINGERPRINTS = {
     "cifar100/creg-hh-lln": "7063fc3b7a08856e",
     "cifar100/plain": "1a12f374649900d7",
     "digits/default": "2e0cce43587d24a2",
-    "folder/default": "fe784c4f87a67d79",
     "tiny-imagenet/plain": "c6c0410d1e4c3b7e",
     "tiny-imagenet/resnet18": "080822551a2ebb7f",
 }
@@ -78,6 +77,15 @@ FINGERPRINTS = {
     ("settings", "fingerprint"),
     [
         ({}, "6234de776e181e9e"),
+        (
+            {
+                "model": {"depth": 10, "activation": "hh1", "head": "lln"},
+                "loss": {"kind": "offset"},
+                "optimizer": {"name": "nadam", "lr": 2e-3, "schedule": "onecycle"},
+                "trainer": {"epochs": 60, "batch_size": 64},
+            },
+            "fe784c4f87a67d79",  # what the recipe folder/default was
+        ),
         ({"model": {"options": {"condition": 10, "tolerance": 1e-4}}, "limit": 7, "seed": 3}, "ff4ff50aa015bdaf"),
         ({"trainer": {"share_polar": True, "devices": 2, "ema": 0.999}}, "0879501d761ded00"),
         (

@@ -13,7 +13,7 @@ import yaml
 from lotnet.config.formats import FORMAT, check_format, current_names, in_format_1
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
 from lotnet.config.recipes import recipe_settings
-from lotnet.config.settings import KINDS, Settings
+from lotnet.config.settings import KINDS, PresetName, Settings
 from lotnet.config.yaml_text import read_yaml
 from lotnet.errors import InputError
 from lotnet.losses import CrossEntropy, Loss
@@ -39,6 +39,8 @@ class RunConfig:
     """Seed of all random numbers."""
     limit: int | None = None
     """Number of images used from each split; by default all."""
+    preset: PresetName | None = None
+    """The preset that chose network, batch size and epochs of a folder; they are stored, so it changes nothing more."""
 
     def __post_init__(self) -> None:
         check(self.limit is None or self.limit >= 1, "limit", "at least 1", self.limit)
@@ -56,7 +58,7 @@ class RunConfig:
 
     @staticmethod
     def from_settings(settings: Settings) -> "RunConfig":
-        top = {name: settings.values[name] for name in ("seed", "limit") if name in settings.values}
+        top = {name: settings.values[name] for name in ("seed", "limit", "preset") if name in settings.values}
         groups = settings.build()
         try:
             return RunConfig(**groups, **top)
@@ -72,7 +74,7 @@ class RunConfig:
         >>> RunConfig().override({"trainer.epochs": 3, "loss.kind": "emma"}).loss
         EMMA(radius=0.4235294117647059, temperature=0.25)
         """
-        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit, "preset": self.preset}
         values |= {f"{group}.kind": self._kind(group) for group in KINDS}
         for group in _GROUPS:
             values |= {f"{group}.{name}": value for name, value in _changed(getattr(self, group)).items()}

@@ -49,6 +49,8 @@ class Survey:
     state: str
     """Digest of names, sizes and modification times of the files."""
     images: int
+    training: int
+    """Number of images in the training split."""
     grey: int
     """Number of grey images."""
     sizes: int
@@ -65,7 +67,7 @@ class Choice:
     shape: Shape
     words: str
     images: int
-    """Number of images in the folder."""
+    """Number of training images."""
 
 
 def load(name: str, root: Path, side: Side | None = None, channels: Channels | None = None) -> Dataset:
@@ -112,7 +114,7 @@ def choose_shape(name: str, root: Path, side: Side | None = None, channels: Chan
     elif channels == "grey" and found.grey < found.images:
         reasons.append(f"{found.images - found.grey:,} of {found.images:,} files are in colour and become grey")
     colour = {"grey": "grey", "rgb": "RGB"}[channels]
-    return Choice(shape, f"{size}, {colour}: {'; '.join(reasons) or 'as in the files'}", found.images)
+    return Choice(shape, f"{size}, {colour}: {'; '.join(reasons) or 'as in the files'}", found.training)
 
 
 def survey(name: str, root: Path) -> Survey:
@@ -134,7 +136,8 @@ def survey(name: str, root: Path) -> Survey:
         sizes[h, w] += count
     (height, width), _ = max(sizes.items(), key=lambda item: (item[1], item[0]))
     grey = sum(count for (_, _, is_grey), count in headers.items() if is_grey)
-    found = Survey(state, len(files), grey, len(sizes), height, width)
+    training = len(layout.train) if layout.test else round((1 - TEST_FRACTION) * len(files))
+    found = Survey(state, len(files), training, grey, len(sizes), height, width)
     make_folder(root, "choose another with LOTNET_DATA")
     write_record(stored, found)
     return found

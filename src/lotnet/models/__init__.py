@@ -3,7 +3,7 @@
 To add one, write one file and add one line to `MODELS`.
 """
 
-from lotnet.models.base import ImageSpec, ModelConfig, convolution_count, describe, parameter_count
+from lotnet.models.base import ImageSpec, ModelConfig, convolution_count, describe, halvings, parameter_count
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.resnet import LipResNet18
 
@@ -20,5 +20,6 @@ __all__ = [
     "ModelConfig",
     "convolution_count",
     "describe",
+    "halvings",
     "parameter_count",
 ]
