@@ -76,7 +76,8 @@ def test_the_text_says_label_confidence_radius_and_meaning(folder: Path, digits:
         "[digit ",
     ):
         assert words in printed
-    assert "what the radius is about" not in printed
+    assert "The radius is in the file's own pixels, 8 x 8 grey pixels." in printed
+    assert "the model's input" not in printed
 
 
 def test_another_size_and_mode_are_converted_and_reported(folder: Path, tmp_path: Path, capsys) -> None:
@@ -84,15 +85,30 @@ def test_another_size_and_mode_are_converted_and_reported(folder: Path, tmp_path
     Image.fromarray(noise).save(tmp_path / "noise.png")
     assert main(["predict", str(folder), str(tmp_path / "noise.png"), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
-    assert "the middle square of 30 x 20 pixels resized to 8 x 8; mode RGB converted to L" in printed
+    assert "the middle 20 x 20 of 20 x 30 pixels; 20 x 20 pixels resized to 8 x 8; mode RGB converted to L" in printed
+    assert "about changes of the file itself nothing is proved" in printed
     (picture,) = read_pictures([tmp_path / "noise.png"], (3, 32, 32))
     assert picture.pixels.shape == (3, 32, 32)
-    assert picture.changes == ("the middle square of 30 x 20 pixels resized to 32 x 32",)
+    assert picture.changes == ("the middle 20 x 20 of 20 x 30 pixels", "20 x 20 pixels resized to 32 x 32")
     exact = noise[:20, :20]
     Image.fromarray(exact).save(tmp_path / "exact.png")
     (picture,) = read_pictures([tmp_path / "exact.png"], (1, 20, 20))
     luma = np.asarray(Image.fromarray(exact).convert("L"))
     assert np.array_equal(picture.pixels[0].numpy(), luma)
+
+
+def test_the_scope_of_a_radius_of_a_grey_file_and_a_model_in_colour(tmp_path: Path) -> None:
+    """A change of one grey level changes three levels of the input, so the radius of the file is smaller."""
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(tmp_path / "grey.png")
+    (picture,) = read_pictures([tmp_path / "grey.png"], (3, 8, 8))
+    assert picture.changes == ("mode L converted to RGB",)
+    assert "8 x 8 RGB pixels that the model reads" in picture.scope(0.3)
+    assert picture.scope(0.3).endswith("in the file's own grey pixels it is 0.1732.")
+    (picture,) = read_pictures([tmp_path / "grey.png"], (1, 8, 8))
+    assert picture.scope(0.3) == "The radius is in the file's own pixels, 8 x 8 grey pixels."
+    (picture,) = read_pictures([tmp_path / "grey.png"], (1, 4, 8))
+    assert picture.pixels.shape == (1, 4, 8)
+    assert picture.changes == ("the middle 4 x 8 of 8 x 8 pixels",)
 
 
 def test_bad_input_gives_a_one_sentence_error(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:

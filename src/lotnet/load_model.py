@@ -15,7 +15,7 @@ from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
-from lotnet.runs.data import load_with_all_test_images, split_subset
+from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
 __all__ = ["LoadedModel", "load", "load_model"]
@@ -47,7 +47,8 @@ class LoadedModel:
     def dataset(self) -> Dataset:
         if self.run is not None:
             return load_with_all_test_images(self.run.config)
-        return load_dataset(self.data, side=self.model.input_shape[-1])
+        _, height, width = shape = self.model.input_shape
+        return load_dataset(self.data, side=(height, width), channels=channels_of(shape))
 
 
 def load(source: str | Path) -> FrozenModel:

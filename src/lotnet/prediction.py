@@ -24,15 +24,11 @@ from torch import Tensor
 from lotnet.certification import certify
 from lotnet.certification.formatting import rounded_down
 from lotnet.data import decode, to_unit
-from lotnet.data.formats import open_image
-from lotnet.data.images import image_files
+from lotnet.data.images import Header, center_box, image_files, read_header
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 
 __all__ = ["Picture", "Prediction", "find_files", "predict", "read_picture", "read_pictures"]
-
-_ROTATED = range(2, 9)  # EXIF orientations other than upright: rotated, mirrored or both
-_ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True)
@@ -100,6 +96,26 @@ class Picture:
     pixels: Tensor  # c h w, uint8
     changes: tuple[str, ...]
     """Changes to the file's pixels that made the model's input; empty if the input is exactly the file's pixels."""
+    repeats: int | None = 1
+    """How often the input repeats each level of the file: 3 for a grey file and an RGB model, otherwise 1. None if the
+    input has other levels than the file, because it was resized, for instance."""
+
+    def scope(self, radius: float) -> str:
+        """A sentence that says in which pixels a certified radius of this picture is, rounded down."""
+        channels, height, width = self.pixels.shape
+        read = f"{height} x {width} {'grey' if channels == 1 else 'RGB'} pixels"
+        if self.repeats == 1:
+            return f"The radius is in the file's own pixels, {read}."
+        if self.repeats is not None:
+            own = math.nextafter(radius / math.sqrt(self.repeats), 0.0)  # the l2 norm of a repeated change
+            return (
+                f"The radius is in the {read} that the model reads, where each grey level of the file counts "
+                f"{self.repeats} times; in the file's own grey pixels it is {rounded_down(own, 4)}."
+            )
+        return (
+            f"The radius is in the {read} that the model reads, not in the pixels of the file: about changes of the "
+            "file itself nothing is proved, because its levels were computed anew and rounded."
+        )
 
 
 def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int = 250) -> list[Prediction]:
@@ -183,26 +199,27 @@ def read_pictures(files: Sequence[str | Path], input_shape: Sequence[int]) -> li
 def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) -> Picture:
     """Read an image file, or an image in memory; errors refer to it by `name`."""
     channels, height, width = input_shape
-    if height != width or channels not in (1, 3):
+    if channels not in (1, 3):
         shape = " x ".join(str(n) for n in input_shape)
-        raise InputError(f"image files become grey or RGB squares, and this model reads {shape}: pass it tensors")
-    side = height
-    rgb = decode(file, side, name)  # first, because it refuses damaged and too large files
-    with open_image(file, name) as image:
-        size, mode, rotated = image.size, image.mode, image.getexif().get(_ORIENTATION) in _ROTATED
+        raise InputError(f"image files become grey or RGB, and this model reads {shape}: pass it tensors")
+    pixels = decode(file, input_shape, name)  # first, because it refuses damaged and too large files
+    header = read_header(file, name)
+    size, part = (header.height, header.width), center_box(header.height, header.width, input_shape)
     changes = []
-    if rotated:
+    if header.rotated:
         changes.append("rotated or mirrored as its EXIF orientation says")
-    if size != (side, side):
-        middle = "" if size[0] == size[1] else "the middle square of "
-        changes.append(f"{middle}{size[0]} x {size[1]} pixels resized to {side} x {side}")
+    if part != size:
+        changes.append(f"the middle {part[0]} x {part[1]} of {size[0]} x {size[1]} pixels")
+    if part != (height, width):
+        changes.append(f"{part[0]} x {part[1]} pixels resized to {height} x {width}")
     wanted = {1: "L", 3: "RGB"}[channels]
-    if mode != wanted:
-        changes.append(f"mode {mode} converted to {wanted}")
-    return Picture(name, _grey(rgb) if channels == 1 else rgb, tuple(changes))
+    if header.mode != wanted:
+        changes.append(f"mode {header.mode} converted to {wanted}")
+    return Picture(name, pixels, tuple(changes), _repeats(header, part == (height, width), wanted))
 
 
-def _grey(rgb: Tensor) -> Tensor:  # 3 h w -> 1 h w
-    """Rec. 601 luma in 16-bit fixed point. The weights sum to one, so a grey image keeps its values exactly."""
-    weights = torch.tensor([19595, 38470, 7471], dtype=torch.int32)[:, None, None]
-    return ((rgb.int() * weights).sum(dim=0, keepdim=True) + 2**15).div(2**16, rounding_mode="floor").to(torch.uint8)
+def _repeats(header: Header, keeps_size: bool, wanted: str) -> int | None:
+    """How often the model's input repeats each level of the file; see `Picture.repeats`."""
+    if not keeps_size or header.mode not in ("L", wanted):
+        return None
+    return 3 if header.mode != wanted else 1

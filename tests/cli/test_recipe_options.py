@@ -57,11 +57,11 @@ def test_the_config_of_a_run_gives_the_same_settings(tmp_path: Path) -> None:
     path.write_text(config.to_yaml())
     options, again, recipe = train.read_arguments(["--config", str(path)])
     assert (again, recipe, options.config) == (config, str(path), str(path))
-    old = path.read_text().replace("format: 2", "format: 1").replace("share_orthogonalization", "share_polar")
+    old = path.read_text().replace("format: 3", "format: 1").replace("share_orthogonalization", "share_polar")
     path.write_text(old)
     assert config_of("--config", str(path)) == config
-    path.write_text(old.replace("format: 1", "format: 3"))
-    with pytest.raises(InputError, match=r"config\.yaml has format 3, this lotnet reads 1 and 2"):
+    path.write_text(old.replace("format: 1", "format: 7"))
+    with pytest.raises(InputError, match=r"config\.yaml has format 7, this lotnet reads 1 to 3"):
         config_of("--config", str(path))
 
 

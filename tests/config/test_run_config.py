@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lotnet.config import RunConfig, TrainerConfig, recipes, run
-from lotnet.config.formats import RENAMED
+from lotnet.config.formats import RENAMED, Renaming
 from lotnet.errors import InputError
 from lotnet.losses import EMMA, CReg, LogitAnnealing, OffsetCrossEntropy
 from lotnet.models import LipConvnet, LipResNet18
@@ -67,7 +67,6 @@ FINGERPRINTS = {
     "cifar100/creg-hh-lln": "7063fc3b7a08856e",
     "cifar100/plain": "1a12f374649900d7",
     "digits/default": "2e0cce43587d24a2",
-    "folder/default": "fe784c4f87a67d79",
     "tiny-imagenet/plain": "c6c0410d1e4c3b7e",
     "tiny-imagenet/resnet18": "080822551a2ebb7f",
 }
@@ -78,6 +77,15 @@ FINGERPRINTS = {
     ("settings", "fingerprint"),
     [
         ({}, "6234de776e181e9e"),
+        (
+            {
+                "model": {"depth": 10, "activation": "hh1", "head": "lln"},
+                "loss": {"kind": "offset"},
+                "optimizer": {"name": "nadam", "lr": 2e-3, "schedule": "onecycle"},
+                "trainer": {"epochs": 60, "batch_size": 64},
+            },
+            "fe784c4f87a67d79",  # what the recipe folder/default was
+        ),
         ({"model": {"options": {"condition": 10, "tolerance": 1e-4}}, "limit": 7, "seed": 3}, "ff4ff50aa015bdaf"),
         ({"trainer": {"share_polar": True, "devices": 2, "ema": 0.999}}, "0879501d761ded00"),
         (
@@ -117,15 +125,16 @@ def test_format_1_is_read_with_current_names(recwarn: pytest.WarningsRecorder) -
     assert config.loss == OffsetCrossEntropy(0.4, 0.1)
     assert config.fingerprint() == "7a7b41e27a7bf024"
     text = config.to_yaml()
-    assert text.startswith("format: 2\n")
+    assert text.startswith("format: 3\n")
     assert "share_polar" not in text
+    assert "distort" not in text
     assert RunConfig.from_yaml(text, "config.yaml") == config
     assert len(recwarn) == 0  # nobody can change what a finished run says
 
 
 def test_an_unknown_format_is_refused_by_name() -> None:
     for line, words in (("format: 7", "has format 7"), ("format: true", "has format True"), ("", "has no format")):
-        with pytest.raises(InputError, match=f"^config.yaml {words}.*, this lotnet reads 1 and 2: .* or train again$"):
+        with pytest.raises(InputError, match=f"^config.yaml {words}.*, this lotnet reads 1 to 3: .* or train again$"):
             RunConfig.from_yaml(FORMAT_1.replace("format: 1", line), "config.yaml")
     with pytest.raises(InputError, match=r"unknown setting trainer\.share_polar"):
         RunConfig.from_yaml(FORMAT_1.replace("format: 1", "format: 2"), "config.yaml")
@@ -143,9 +152,24 @@ def test_a_renamed_setting_in_a_recipe_is_accepted_with_a_warning(tmp_path) -> N
         RunConfig.from_recipe(mine)
 
 
+def test_the_switch_distort_became_a_kind_of_augmentation() -> None:
+    """Fingerprints were computed before, from `distort` true and false."""
+    for version in (1, 2):
+        for switch, kind, fingerprint in (
+            (False, "standard", "2e0cce43587d24a2"),
+            (True, "strong", "1e31cfb7d646105f"),
+        ):
+            text = RunConfig.from_recipe("digits/default").to_yaml().replace("format: 3", f"format: {version}")
+            config = RunConfig.from_yaml(text.replace("augment: standard", f"distort: {str(switch).lower()}"), "old")
+            assert (config.data.augment, config.fingerprint()) == (kind, fingerprint)
+    with pytest.warns(FutureWarning, match=r"data\.distort is now data\.augment"):
+        assert RunConfig().override({"data.distort": "true"}).data.augment == "strong"
+    assert RunConfig().override({"data.augment": "none"}).fingerprint() not in ("2e0cce43587d24a2", "1e31cfb7d646105f")
+
+
 def test_a_removed_setting_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RENAMED, "trainer.magic", None)
-    monkeypatch.setitem(RENAMED, "loss.on", "data.on")  # a group that the file does not have
+    monkeypatch.setitem(RENAMED, "trainer.magic", Renaming(None, 1))
+    monkeypatch.setitem(RENAMED, "loss.on", Renaming("data.on", 1))  # a group that the file does not have
     content = {"format": 1, "trainer": {"magic": 3, "epochs": 2}}
     assert RunConfig.from_dict(content, "old") == RunConfig(trainer=TrainerConfig(epochs=2))
     with pytest.warns(FutureWarning, match="trainer.magic has no effect any more"):

@@ -1,10 +1,12 @@
 """Random changes of shape and colour in training images, determined by a key."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 from lotnet.data import Augmentation, Batches, Split
-from lotnet.data.augment import distort
+from lotnet.data.augment import KINDS, AugmentationKind, choose_augmentation, describe, distort
 from lotnet.data.batches import to_unit
 
 SAMPLES = torch.arange(200)
@@ -56,6 +58,18 @@ def test_a_grey_picture_has_no_colour_afterwards() -> None:
     images = pictures(1).expand(-1, 3, -1, -1)
     found = distort(images, SAMPLES, 3)
     assert torch.allclose(found, found[:, :1].expand_as(found), atol=1e-6)
+
+
+def test_kinds_and_what_replaces_a_part_of_them() -> None:
+    usual = Augmentation(padding=2, flip=True)
+    assert set(KINDS) == set(get_args(AugmentationKind))
+    assert choose_augmentation(usual, "none") == Augmentation(0, flip=False)
+    assert choose_augmentation(usual, "standard") == usual
+    assert choose_augmentation(usual, "strong") == Augmentation(2, flip=True, distort=True)
+    assert choose_augmentation(usual, "standard", flip=False, crop=5) == Augmentation(5, flip=False)
+    assert choose_augmentation(usual, "none", flip=True) == Augmentation(0, flip=True)
+    assert describe(choose_augmentation(usual, "none")) == "none"
+    assert describe(usual) == "mirroring, shifts by up to 2 pixels"
 
 
 def test_batches_distort_when_asked_and_only_in_training() -> None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from lotnet import data
 from lotnet.data import folder, formats
-from lotnet.data.images import decode, decode_all
+from lotnet.data.images import decode, decode_all, read_header
 from lotnet.errors import InputError
 
 BOTH = {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2}
@@ -43,9 +43,48 @@ def test_folder_of_classes_is_split_by_seed(image_folder, tmp_path):
 
 def test_images_are_resized_to_the_requested_side(image_folder, tmp_path):
     name = f"folder:{image_folder(BOTH, size=(50, 40))}"
-    assert data.load(name, tmp_path).shape == (3, 32, 32)
     assert data.load(name, tmp_path, side=48).shape == (3, 48, 48)
     assert data.load(name, tmp_path, side=7).shape == (3, 7, 7)
+    assert data.load(name, tmp_path, side=(7, 9), channels="grey").shape == (1, 7, 9)
+
+
+def test_images_of_one_size_keep_their_pixels(image_folder, tmp_path):
+    root = image_folder(BOTH, size=(50, 40))
+    for file in root.rglob("*.png"):
+        with Image.open(file) as image:
+            image.convert("L").save(file)
+    grey = data.load(f"folder:{root}", tmp_path / "cache")
+    assert grey.shape == (1, 40, 50)
+    with Image.open(root / "train" / "ant" / "000.png") as image:
+        assert np.array_equal(grey.train.images[0, 0].numpy(), np.asarray(image))
+    assert data.choose_shape(grey.name, tmp_path / "cache").words == "40 x 50 pixels, grey: as in the files"
+    forced = data.load(grey.name, tmp_path / "cache", channels="rgb")
+    assert torch.equal(forced.train.images, grey.train.images.expand(-1, 3, -1, -1))
+
+
+def test_other_images_are_resized_with_a_word(image_folder, tmp_path):
+    root = image_folder(BOTH, size=(50, 40))
+    with Image.open(root / "test" / "cat" / "000.png") as image:
+        image.convert("L").resize((20, 30)).save(root / "test" / "cat" / "000.png")
+    name, cache = f"folder:{root}", tmp_path / "cache"
+    assert data.choose_shape(name, cache).words == (
+        "32 x 32 pixels, RGB: the files have 2 sizes and are resized (--data.side chooses another size); 1 of 8 files "
+        "are grey and become RGB (--data.channels grey makes all grey)"
+    )
+    chosen = data.choose_shape(name, cache, side=16, channels="grey")
+    assert chosen.shape == (1, 16, 16)
+    assert chosen.words == (
+        "16 x 16 pixels, grey: the files have 2 sizes and are resized; 7 of 8 files are in colour and become grey"
+    )
+    large = image_folder({"a": 2, "b": 2}, size=(folder.LARGEST_KEPT + 1, 8), name="large")
+    assert data.choose_shape(f"folder:{large}", cache).shape == (3, 32, 32)
+
+
+def test_the_survey_is_made_again_when_a_file_changes(image_folder, tmp_path):
+    root = image_folder(BOTH, size=(50, 40))
+    assert data.choose_shape(f"folder:{root}", tmp_path).shape == (3, 40, 50)
+    Image.new("RGB", (9, 9)).save(root / "train" / "cat" / "000.png")
+    assert data.choose_shape(f"folder:{root}", tmp_path).shape == (3, 32, 32)
 
 
 def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path, monkeypatch):
@@ -60,8 +99,7 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
     os.utime(file, ns=(1, 1))
     data.load(name, cache)
     assert decoded
-    assert len(list(cache.iterdir())) == 1
-    damaged = next(cache.iterdir())
+    (damaged,) = cache.glob("*.safetensors")
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     assert torch.equal(data.load(name, cache).train.images, first.train.images)
 
@@ -75,6 +113,8 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
         ({"a": 3, "b": 0}, "b holds no images: add some or remove the folder"),
         ({"a": 1, "b": 1}, "one image per class"),
         ({"train/a": 1, "train/b": 1}, "has train but no test"),
+        ({"a/b": 3, "c/d": 3}, "a has the folder 'b' with images in it: put the images directly into the folders"),
+        ({"cat": 3, "Cat": 3, "dog": 3}, "has the classes 'Cat' and 'cat': merge them or rename one"),
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
     ],
 )
@@ -114,7 +154,7 @@ def _png_claiming(width: int, height: int) -> io.BytesIO:
 @pytest.mark.parametrize("side", [8_100, 10_000, 1_000_000])
 def test_decompression_bombs_are_refused_unopened(side):
     with pytest.raises(InputError, match=r"bomb\.png .*: scale it down first"):
-        decode(_png_claiming(side, side), 32, name="bomb.png")
+        decode(_png_claiming(side, side), (3, 32, 32), name="bomb.png")
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **options) -> io.BytesIO:
@@ -127,28 +167,50 @@ def encoded(image: Image.Image, kind: str = "PNG", **options) -> io.BytesIO:
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK"])
 def test_every_mode_becomes_rgb(mode):
     kind = "TIFF" if mode == "CMYK" else "PNG"
-    assert decode(encoded(Image.new(mode, (9, 9)), kind), 9).shape == (3, 9, 9)
+    assert decode(encoded(Image.new(mode, (9, 9)), kind), (3, 9, 9)).shape == (3, 9, 9)
 
 
 def test_sixteen_bit_grey_is_scaled_not_clipped():
     levels = np.array([[0, 256, 32768, 65535]] * 4, dtype=np.uint16)
-    assert decode(encoded(Image.fromarray(levels)), 4)[:, 0].tolist() == [[0, 1, 128, 255]] * 3
+    assert decode(encoded(Image.fromarray(levels)), (3, 4, 4))[:, 0].tolist() == [[0, 1, 128, 255]] * 3
 
 
 def test_floating_point_images_are_refused():
     with pytest.raises(InputError, match="does not decode as an 8- or 16-bit image"):
-        decode(encoded(Image.new("F", (4, 4)), "TIFF"), 4)
+        decode(encoded(Image.new("F", (4, 4)), "TIFF"), (3, 4, 4))
 
 
 def test_rectangular_images_are_centre_cropped():
     pixels = np.zeros((40, 100, 3), dtype=np.uint8)
     pixels[:, 30:70] = 255
-    assert decode(encoded(Image.fromarray(pixels)), 10).min() == 255
+    assert decode(encoded(Image.fromarray(pixels)), (3, 10, 10)).min() == 255
 
 
 def test_downscaling_is_antialiased():
     checkers = ((np.indices((64, 64)).sum(0) % 2) * 255).astype(np.uint8)
-    assert (decode(encoded(Image.fromarray(checkers)), 8).int() - 127).abs().max() <= 6
+    assert (decode(encoded(Image.fromarray(checkers)), (3, 8, 8)).int() - 127).abs().max() <= 6
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+def test_grey_levels_survive_every_conversion_to_grey(mode):
+    """Alpha is left out, and colours become luma, which keeps grey levels."""
+    levels = np.array([[0, 255], [255, 0]] if mode == "1" else [[0, 100], [200, 255]], dtype=np.uint8)
+    image = Image.fromarray(levels)
+    image = image.convert("L" if mode == "LA" else "RGB" if mode == "RGBA" else mode)
+    if mode.endswith("A"):
+        image.putalpha(7)
+    found = decode(encoded(image, "TIFF" if mode == "CMYK" else "PNG"), (1, 2, 2))[0]
+    assert np.array_equal(found.numpy(), levels)
+
+
+def test_headers_know_rotation_and_grey():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn
+    header = read_header(encoded(Image.new("L", (9, 4)), "JPEG", exif=exif))
+    assert (header.height, header.width, header.is_grey, header.rotated) == (9, 4, True, True)
+    assert decode(encoded(Image.new("L", (9, 4)), "JPEG", exif=exif), (1, 9, 4)).shape == (1, 9, 4)
+    header = read_header(encoded(Image.new("RGBA", (9, 4))))
+    assert (header.height, header.width, header.is_grey, header.rotated) == (4, 9, False, False)
 
 
 def test_exif_orientation_is_applied():
@@ -156,14 +218,14 @@ def test_exif_orientation_is_applied():
     pixels[:8] = 255
     exif = Image.Exif()
     exif[0x0112] = 3  # upside down
-    turned = decode(encoded(Image.fromarray(pixels), "PNG", exif=exif), 16)
+    turned = decode(encoded(Image.fromarray(pixels), "PNG", exif=exif), (3, 16, 16))
     assert turned[:, :8].max() == 0
     assert turned[:, 8:].min() == 255
 
 
 def test_a_large_photograph_is_downscaled_like_a_small_one():
     ramp = np.broadcast_to(np.linspace(0, 255, 2000).astype(np.uint8)[:, None, None], (2000, 2000, 3))
-    photo = decode(encoded(Image.fromarray(ramp.copy()), "JPEG", quality=95), 16)
+    photo = decode(encoded(Image.fromarray(ramp.copy()), "JPEG", quality=95), (3, 16, 16))
     expected = torch.linspace(8, 247, 16)[None, :, None].expand(3, 16, 16)
     assert (photo - expected).abs().max() < 3
 

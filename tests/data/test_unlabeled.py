@@ -31,24 +31,24 @@ def test_pickle(pickled):
     assert np.array_equal(split.images.permute(0, 2, 3, 1).numpy(), content["data"])
     assert split.labels.tolist() == content["extrapolated_targets"].tolist()
     assert split.images.is_contiguous()
-    assert torch.equal(unlabeled(path, 32), split.images)
+    assert torch.equal(unlabeled(path, (3, 32, 32)), split.images)
 
 
 def test_pickle_of_another_side(pickled):
-    with pytest.raises(InputError, match="32 x 32 pixels: train on that side, not on 64"):
-        unlabeled(pickled[0], 64)
+    with pytest.raises(InputError, match="32 x 32 pixels: train on that size, not on 64 x 64"):
+        unlabeled(pickled[0], (3, 64, 64))
 
 
 def test_folder_of_any_depth(image_folder):
     root = image_folder({"x": 2, "deep/y": 3}, size=(40, 30))
-    assert unlabeled(str(root), 16).shape == (5, 3, 16, 16)
+    assert unlabeled(str(root), (3, 16, 16)).shape == (5, 3, 16, 16)
 
 
 def test_empty_folder_and_missing_path(tmp_path):
     with pytest.raises(InputError, match="holds no images"):
-        unlabeled(tmp_path, 32)
+        unlabeled(tmp_path, (3, 32, 32))
     with pytest.raises(InputError, match="does not exist: pass a folder of images or ti_500K"):
-        unlabeled(tmp_path / "missing", 32)
+        unlabeled(tmp_path / "missing", (3, 32, 32))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_other_pickles_give_a_clear_error(content, tmp_path):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(InputError, match="is not a dict of 'data' and 'extrapolated_targets'"):
-        unlabeled(path, 32)
+        unlabeled(path, (3, 32, 32))
 
 
 def test_a_pickle_that_runs_code_is_refused(tmp_path):
@@ -71,5 +71,5 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path):
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps({"data": Program()}))
     with pytest.raises(InputError, match="refused"):
-        unlabeled(path, 32)
+        unlabeled(path, (3, 32, 32))
     assert not (tmp_path / "mark").exists()

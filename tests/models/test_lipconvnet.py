@@ -8,7 +8,15 @@ from torch import nn
 
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Normalize, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear, freeze
-from lotnet.models import MODELS, ImageSpec, LipConvnet, LipResNet18, describe, parameter_count
+from lotnet.models import (
+    MODELS,
+    ImageSpec,
+    LipConvnet,
+    LipResNet18,
+    convolution_count,
+    describe,
+    parameter_count,
+)
 from lotnet.parametrizations import SOC
 
 COLOUR = ImageSpec(3, 32, 32, 10, (0.49, 0.48, 0.45), 0.2507)
@@ -158,3 +166,18 @@ def test_circular_padding_reads_no_pixel_twice(depth: int) -> None:
     assert sizes[: 4 * n - 1] == [3] * (4 * n - 1) and sizes[4 * n - 1 : -1] == [2] * n and sizes[-1] == 1
     plain = LipConvnet(depth=depth, channels=2, head="lln").build(COLOUR)
     assert [convolution(layer).kernel_size for layer in layers(plain)] == [3] * (depth - 1) + [1]
+
+
+@pytest.mark.parametrize("size", [(8, 8), (28, 28), (27, 27), (24, 40), (32, 32)])
+@pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
+def test_full_depth_keeps_the_layers_where_the_image_does_not_halve(size: tuple[int, int], padding_mode: str) -> None:
+    config = LipConvnet(depth=10, channels=2, head="lln", padding_mode=padding_mode, full_depth=True)
+    network = config.build(ImageSpec(1, *size, classes=3))
+    assert convolution_count(network) == 10
+    assert network(torch.rand(2, 1, *size)).shape == (2, 3)
+
+
+def test_an_image_that_halves_five_times_gives_the_same_network_either_way() -> None:
+    networks = [LipConvnet(depth=10, channels=2, full_depth=on).build(ImageSpec(3, 32, 64, 4)) for on in (True, False)]
+    shapes = [{name: tensor.shape for name, tensor in network.state_dict().items()} for network in networks]
+    assert shapes[0] == shapes[1]

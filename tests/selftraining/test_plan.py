@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
@@ -80,13 +81,14 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
     both = divide(dataset, SelfTrainingConfig(0.5, str(path), 0.2), 0, found)
     assert len(both.hidden) == 20
     assert torch.equal(both.images[20:], found)
-    with pytest.raises(InputError, match="3 x 8 x 8 and those of digits 1 x 8 x 8"):
-        folder = tmp_path / "folder"
-        folder.mkdir()
-        from PIL import Image
-
-        Image.fromarray(pixels[0]).save(folder / "x.png")
-        load_unlabeled(load("digits"), str(folder))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    Image.fromarray(pixels[0]).save(folder / "x.png")
+    found = load_unlabeled(load("digits"), str(folder))
+    assert found is not None and found.shape == (1, 1, 8, 8)  # files are decoded like those of the data set
+    with pytest.raises(InputError, match="3 x 32 x 32 and those of grey 1 x 32 x 32"):
+        grey = Split(dataset.train.images[:, :1], dataset.train.labels)
+        load_unlabeled(Dataset("grey", grey, grey, dataset.classes), str(path))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,8 @@ def test_a_plan_survives_its_file() -> None:
     assert plan.for_seed(2).folder(Path("x"), 2) == Path("x")
     with pytest.raises(InputError, match="unknown setting labelled: did you mean labeled"):
         Plan.from_yaml(plan.to_yaml().replace("labeled:", "labelled:", 1), "plan")
-    with pytest.raises(InputError, match="plan has format 9, this lotnet reads 1 and 2: "):
-        Plan.from_yaml(plan.to_yaml().replace("format: 2", "format: 9"), "plan")
+    with pytest.raises(InputError, match="plan has format 9, this lotnet reads 1 to 3: "):
+        Plan.from_yaml(plan.to_yaml().replace("format: 3", "format: 9"), "plan")
     for wrong, words in (
         ("seeds: [0, a]", "seeds cannot be"),
         ("seeds: 3", "seeds cannot be 3: give a list, each item a whole number"),

@@ -1,6 +1,7 @@
 """What a person sees of a training run."""
 
 import io
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from lotnet.certification.plain import RADII
 from lotnet.runs.metrics import EpochMetrics
+from lotnet.training import display as display_module
 from lotnet.training.display import Display
 
 RECORD = EpochMetrics(epoch=1, step=10, loss=1.25, lr=0.1, clean=0.75, certified={"36/255": 0.5}, seconds=2.0)
@@ -38,6 +40,23 @@ def test_a_terminal_shows_loss_and_accuracy(tmp_path: Path) -> None:
     text = seen(tmp_path, "cpu", terminal=True, first=False)
     assert "epoch 2/3" in text
     assert "loss 1.000, acc 75.0%, cert 50.0%" in text
+
+
+def test_a_log_is_never_silent_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also during a single long step."""
+    monkeypatch.setattr(display_module, "SILENCE", 0.01)
+    fabric: Any = SimpleNamespace(is_global_zero=True, device=torch.device("cpu"))
+    console = Console(file=io.StringIO(), width=100)
+    assert isinstance(console.file, io.StringIO)
+    with Display(console, tmp_path, 3, 10, 0, 0, fabric) as display:
+        wait_for(console.file, "epoch 1/3: first step")
+        display.step(1, 4, 1.25)
+        wait_for(console.file, "epoch 2/3, step 4 of 10: loss 1.2500, about 0 s left")
+
+
+def wait_for(file: io.StringIO, text: str) -> None:
+    while text not in file.getvalue():
+        time.sleep(0.001)
 
 
 def test_a_log_gets_a_line_an_epoch(tmp_path: Path) -> None:

@@ -11,12 +11,18 @@ import docstring_parser
 from jsonargparse import ArgumentParser, Namespace
 
 from lotnet.config.reader import field_types
+from lotnet.config.settings import PresetName
 from lotnet.errors import InputError
 from lotnet.spelling import nearest
 
 COMMON: dict[str, dict[str, Any]] = {
     "seed": {"type": int, "default": 0, "help": "Seed of all random numbers."},
     "limit": {"type": int | None, "default": None, "help": "Number of images used from each split; by default all."},
+    "preset": {
+        "type": PresetName | None,
+        "default": None,
+        "help": "Size of network and length of training for images of a folder; auto is small on a CPU, else large.",
+    },
     "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."},
     "json": {"action": "store_true", "help": "Print one JSON object on stdout, everything else on stderr."},
 }

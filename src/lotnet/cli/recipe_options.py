@@ -16,10 +16,12 @@ from jsonargparse import Namespace
 
 from lotnet.cli.arguments import Parser
 from lotnet.config import Settings, recipe_settings, recipes
-from lotnet.config.formats import current_name
+from lotnet.config.formats import current_settings
 from lotnet.config.settings import KINDS, group_types, type_of
 from lotnet.errors import InputError
+from lotnet.runs.presets import with_preset
 from lotnet.spelling import nearest
+from lotnet.training.launch import accelerator
 
 _HELP = ("-h", "--help")
 
@@ -58,15 +60,17 @@ class CommandLine:
         prog = self.parser.prog
         with _warnings_on_stderr():
             settings = recipe_settings(recipe, extra)
-            named = {current_name(name, prog, "--"): text for name, text in self.given.items()}
-        given = {**(base or {}), **{name: text for name, text in named.items() if name is not None}}
+            given = {**(base or {}), **current_settings(self.given, prog, "--")}
         settings = settings.with_kinds(given, prog)
         if self.asks_for_help:
             shown = {name: text for name, text in (base or {}).items() if name not in self.given}
             _add_settings(self.parser, settings.override(shown, prog))
             self.parser.print_help()
             raise SystemExit(0)
-        return settings.override(self._checked(given, settings.known()), prog)
+        settings = settings.override(self._checked(given, settings.known()), prog)
+        if settings.values.get("preset") is None:
+            return settings
+        return with_preset(settings, given, accelerator(self.options.device))
 
     def _checked(self, given: Mapping[str, str | None], known: Mapping[str, Any]) -> dict[str, str]:
         """Check that every given setting is known and has a value."""
@@ -117,8 +121,9 @@ def _add_settings(parser: Parser, settings: Settings) -> None:
     values = settings.values
     if settings.extra is not None:
         parser.add_fields(settings.extra, "Self-training", values=values)
-    parser.add_common("seed", "limit")
-    parser.set_defaults({name: values[name] for name in ("seed", "limit") if name in values})
+    common = ("seed", "limit", "preset")
+    parser.add_common(*common)
+    parser.set_defaults({name: values[name] for name in common if name in values})
     for group, made in group_types(settings.kinds).items():
         if group in KINDS:
             parser.add_argument(

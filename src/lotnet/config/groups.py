@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lotnet.data import AugmentationKind, Channels, Side
 from lotnet.errors import InputError
 
 
@@ -15,9 +16,29 @@ class DataConfig:
     root: str | None = None
     """Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet."""
     side: int | None = None
-    """Side in pixels to which the images of a folder are resized."""
-    distort: bool = False
-    """Also change shape and color of a random half of the training images: for long runs."""
+    """Side in pixels to which the images of a folder are resized; by default they keep their own size if it is one."""
+    width: int | None = None
+    """Width of images that are not square; `side` is then their height."""
+    channels: Channels | None = None
+    """grey or rgb, for the images of a folder; by default as in the files."""
+    augment: AugmentationKind = "standard"
+    """none; standard: mirroring and cropping as is usual for the data set; strong: also other shapes and colors."""
+    flip: bool | None = None
+    """Mirror a random half of the training images; by default as `augment` says. Wrong where left and right matter."""
+    crop: int | None = None
+    """Largest random shift of training images, in pixels; by default as `augment` says."""
+
+    def __post_init__(self) -> None:
+        for name in ("side", "width"):
+            value = getattr(self, name)
+            check(value is None or value >= 1, f"data.{name}", "at least 1", value)
+        check(self.crop is None or self.crop >= 0, "data.crop", "at least 0", self.crop)
+        check(self.width is None or self.side is not None, "data.side", "given together with data.width", self.side)
+
+    @property
+    def size(self) -> Side | None:
+        """Side of square images, or (height, width); None if it is not chosen yet."""
+        return self.side if self.side is None or self.width is None else (self.side, self.width)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from lotnet.config.formats import FORMAT, check_format, current_names, name_in_format_1
+from lotnet.config.formats import FORMAT, check_format, current_names, in_format_1
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
 from lotnet.config.reader import field_types, read_value
 from lotnet.config.recipes import recipe_settings
-from lotnet.config.settings import KINDS, Settings
+from lotnet.config.settings import KINDS, PresetName, Settings
 from lotnet.config.yaml_text import read_yaml
 from lotnet.errors import InputError
 from lotnet.losses import CrossEntropy, Loss
@@ -40,6 +40,8 @@ class RunConfig:
     """Seed of all random numbers."""
     limit: int | None = None
     """Number of images used from each split; by default all."""
+    preset: PresetName | None = None
+    """The preset that chose network, batch size and epochs of a folder; they are stored, so it changes nothing more."""
 
     def __post_init__(self) -> None:
         for group in _GROUPS:  # what a file or a command line gives was checked already, what Python code gives was not
@@ -61,7 +63,7 @@ class RunConfig:
 
     @staticmethod
     def from_settings(settings: Settings) -> "RunConfig":
-        top = {name: settings.values[name] for name in ("seed", "limit") if name in settings.values}
+        top = {name: settings.values[name] for name in ("seed", "limit", "preset") if name in settings.values}
         groups = settings.build()
         try:
             return RunConfig(**groups, **top)
@@ -77,7 +79,7 @@ class RunConfig:
         >>> RunConfig().override({"trainer.epochs": 3, "loss.kind": "emma"}).loss
         EMMA(radius=0.4235294117647059, temperature=0.25)
         """
-        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit, "preset": self.preset}
         values |= {f"{group}.kind": self._kind(group) for group in KINDS}
         for group in _GROUPS:
             values |= {f"{group}.{name}": value for name, value in _changed(getattr(self, group)).items()}
@@ -110,16 +112,13 @@ class RunConfig:
         """A hash that ties checkpoints to their settings.
 
         Settings at their defaults are left out, so that runs keep their fingerprints when a later version adds a
-        setting. Renamed settings are hashed under their names in format 1, for the same reason.
+        setting. Renamed settings are hashed as in format 1, for the same reason.
         """
         given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
         for group in _GROUPS:
             settings = getattr(self, group)
-            changed = {
-                name_in_format_1(f"{group}.{name}").removeprefix(f"{group}."): value
-                for name, value in _changed(settings).items()
-            }
-            given[group] = [type(settings).__name__, changed]
+            changed = dict(in_format_1(f"{group}.{name}", value) for name, value in _changed(settings).items())
+            given[group] = [type(settings).__name__, {n.removeprefix(f"{group}."): v for n, v in changed.items()}]
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
     def _kind(self, group: str) -> str:

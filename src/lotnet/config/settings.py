@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from lotnet.config.formats import current_name
+from lotnet.config.formats import current_settings
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig
 from lotnet.config.reader import field_types, flatten, read_text, read_value, unknown_setting
 from lotnet.errors import InputError
@@ -15,6 +15,7 @@ from lotnet.spelling import nearest
 T = TypeVar("T")
 
 KINDS: dict[str, dict[str, Any]] = {"model": MODELS, "loss": LOSSES}
+PresetName = Literal["auto", "small", "medium", "large"]
 DEFAULT_KINDS = {"model": "lipconvnet", "loss": "cross-entropy"}
 
 
@@ -55,7 +56,7 @@ class Settings:
     def known(self) -> dict[str, Any]:
         """The type of every setting that exists, by its dotted name."""
         known: dict[str, Any] = {} if self.extra is None else field_types(self.extra)
-        known |= {"seed": int, "limit": int | None}
+        known |= {"seed": int, "limit": int | None, "preset": PresetName | None}
         for group, made in group_types(self.kinds).items():
             known |= {f"{group}.kind": str} if group in KINDS else {}
             known |= field_types(made, group)
@@ -77,8 +78,7 @@ class Settings:
         An override is a value of the setting's type, or a text that is parsed as on the command line. The name of a
         single entry of a dict is, for instance, `model.options.tolerance`.
         """
-        named = {current_name(name, source): value for name, value in overrides.items()}
-        overrides = {name: value for name, value in named.items() if name is not None}
+        overrides = current_settings(overrides, source)
         settings = self.with_kinds(overrides, source)
         known, values = settings.known(), dict(settings.values)
         for name, value in overrides.items():

@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
+from lotnet.data.augment import AugmentationKind, choose_augmentation
 from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
+from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
 from lotnet.data.source import Source
 from lotnet.data.unlabeled import hide_labels, pseudo_labeled, unlabeled
@@ -18,13 +20,20 @@ from lotnet.errors import InputError
 __all__ = [
     "SOURCES",
     "Augmentation",
+    "AugmentationKind",
     "Batches",
+    "Channels",
+    "Choice",
     "Dataset",
     "Shard",
+    "Side",
     "Source",
     "Split",
+    "choose_augmentation",
+    "choose_shape",
     "decode",
     "hide_labels",
+    "is_folder",
     "is_prepared",
     "load",
     "prepare",
@@ -42,26 +51,44 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def load(name: str, root: str | Path | None = None, side: int | None = None) -> Dataset:
+def load(
+    name: str, root: str | Path | None = None, side: Side | None = None, channels: Channels | None = None
+) -> Dataset:
     """Load the data set `name`: a key of `SOURCES`, or `folder:PATH`.
 
-    The images of a folder are resized to `side` x `side`, 32 x 32 by default. `root` is the folder of prepared data
+    The images of a folder are decoded to `side` (or height and width) and `channels` (grey or rgb). By default they
+    keep the pixels of the files where that is possible (`folder.choose_shape`). `root` is the folder of prepared data
     sets, by default $LOTNET_DATA, else ~/.cache/lotnet.
     """
-    if name.startswith(folder.PREFIX):
-        return folder.load(name, cache.root_folder(root), folder.SIDE if side is None else side)
+    if is_folder(name):
+        return folder.load(name, cache.root_folder(root), side, channels)
     source, path = _find(name), _path(name, root)
     if not is_prepared(name, root):
         raise InputError(f"{name} is not in {path.parent}: run {_command(name, source)}")
     dataset = cache.read(path) if source.origins else source.read("")
-    if side not in (None, dataset.shape[-1]):
-        raise InputError(f"{name} has side {dataset.shape[-1]}, not {side}: leave the side out")
+    own_channels, *size = dataset.shape
+    if side is not None and list(side if isinstance(side, tuple) else (side, side)) != size:
+        raise InputError(f"{name} has side {size[-1]}, not {side}: leave the side out")
+    if channels is not None and folder.CHANNELS.get(channels) != own_channels:
+        raise InputError(f"{name} has {own_channels} channel(s), which are not {channels}: leave the channels out")
     return dataset
+
+
+def is_folder(name: str) -> bool:
+    """Whether `name` is `folder:PATH`."""
+    return name.startswith(folder.PREFIX)
+
+
+def choose_shape(
+    name: str, root: str | Path | None = None, side: Side | None = None, channels: Channels | None = None
+) -> Choice:
+    """The shape to which `load` decodes the images of the folder `name`, and the reason in words."""
+    return folder.choose_shape(name, cache.root_folder(root), side, channels)
 
 
 def prepare(name: str, source: str | None = None, root: str | Path | None = None) -> Path:
     """Read the data set `name` from `source`, one of its `origins`, and store it. Returns the path of the file."""
-    if name.startswith(folder.PREFIX):
+    if is_folder(name):
         raise InputError(f"{name} needs no preparing: pass that name wherever a data set is asked for")
     known, path = _find(name), _path(name, root)
     if not known.origins:

@@ -1,6 +1,6 @@
-"""Affine and colour augmentation, stronger than cropping and mirroring: for long runs of large networks.
+"""The kinds of augmentation, and the affine and colour changes of the strongest one.
 
-Invariants:
+To add a kind, add it to `KINDS`. Invariants of `distort`:
 
 * the change of sample n depends only on the key and n. Only its last bits depend on the size of the batch, because
   PyTorch rounds differently for different sizes;
@@ -9,18 +9,52 @@ Invariants:
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet.data.counter_rng import randint
+from lotnet.data.dataset import Augmentation
+
+AugmentationKind = Literal["none", "standard", "strong"]
+KINDS: dict[AugmentationKind, Callable[[Augmentation], Augmentation]] = {
+    "none": lambda usual: Augmentation(padding=0, flip=False),
+    "standard": lambda usual: usual,
+    "strong": lambda usual: replace(usual, distort=True),
+}
+"""The augmentation of each kind, given the usual one of the data set."""
 
 _ROTATION = math.radians(15)
 _SHEAR = 0.15
 _SCALE = 0.15  # in powers of two
 _COLOR = 0.3
 _CHOICE, *_AMOUNTS = range(7)
+
+
+def choose_augmentation(
+    usual: Augmentation, kind: AugmentationKind, flip: bool | None = None, crop: int | None = None
+) -> Augmentation:
+    """The augmentation of this kind for a data set, with mirroring and cropping replaced by `flip` and `crop`."""
+    chosen = KINDS[kind](usual)
+    return replace(
+        chosen,
+        flip=chosen.flip if flip is None else flip,
+        padding=chosen.padding if crop is None else crop,
+    )
+
+
+def describe(augmentation: Augmentation) -> str:
+    """The augmentation in words."""
+    parts = ["mirroring"] if augmentation.flip else []
+    if augmentation.padding:
+        parts.append(f"shifts by up to {augmentation.padding} pixel{'s' if augmentation.padding > 1 else ''}")
+    if augmentation.distort:
+        parts.append("rotation, shear, zoom and colour of every second image")
+    return ", ".join(parts) or "none"
 
 
 def distort(images: Tensor, samples: Tensor, *key: int) -> Tensor:  # b c h w, b

@@ -76,6 +76,11 @@ class Batches:
         self._shard = shard
         self._drop_last = drop_last
 
+    @property
+    def images(self) -> int:
+        """Number of images of the split."""
+        return len(self._labels)
+
     def __len__(self) -> int:
         """Number of batches in an epoch, the same for every process."""
         full, rest = divmod(len(self._labels), self._batch_size)

@@ -67,7 +67,7 @@ def read(cifar: Cifar, origin: str) -> Dataset:
 
 def _parse(cifar: Cifar, path: Path) -> Dataset:
     if (path / "train").is_dir():
-        dataset = folder.read(path, SIDE, cifar.name)
+        dataset = folder.read(path, (3, SIDE, SIDE), cifar.name)
         if dataset.classes != cifar.classes:
             raise InputError(f"{path} does not have the class folders of {cifar.name}: use it as folder:{path}")
         return _check_balanced(dataset, path)

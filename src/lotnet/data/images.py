@@ -1,10 +1,19 @@
-"""Decode image files: rotate as EXIF says, crop to a centred square, and resize.
+"""Decode image files: rotate as EXIF says, convert to grey or RGB, crop to the centre, and resize.
 
 Invariants:
 
-* the result is RGB, side x side, uint8, and depends only on the file and `side`;
-* an image that is side x side already keeps its pixels;
+* the result is uint8 of the requested shape (c, h, w), and depends only on the file and that shape. One channel is
+  grey, three are RGB;
+* a grey or RGB image that has this height and width already keeps its pixels;
 * training and prediction share this module, so they see the same image.
+
+How pixels are converted:
+
+* grey to RGB repeats the level three times; RGB to grey is Rec. 601 luma, which keeps grey levels;
+* alpha is left out: a transparent pixel has the colour that is stored with it;
+* a palette image has the colours of its palette, and counts as a colour image;
+* of 16 bits the upper eight are kept; floating-point and 32-bit pixels have no agreed white and are refused;
+* CMYK is converted by Pillow's formula, without a colour profile.
 """
 
 from __future__ import annotations
@@ -12,6 +21,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +34,10 @@ from torch import Tensor
 from lotnet.data.formats import open_image, undecodable
 from lotnet.errors import InputError
 
+_GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N"}
+_ORIENTATION = 0x0112  # the EXIF tag. 1 is upright, 2 to 8 are rotated, mirrored or both
+_TURNED = 5  # from this orientation on, height and width change places
+
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 
 
@@ -31,49 +46,90 @@ def image_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and _visible(file.relative_to(folder)))
 
 
-def decode(file: Path | IO[bytes], side: int, name: str | Path | None = None) -> Tensor:
-    """Decode one image. Returns c h w, uint8. Error messages call the image `name`."""
-    return torch.from_numpy(_decode(file, side, name or str(file))).permute(2, 0, 1).contiguous()
+@dataclass(frozen=True)
+class Header:
+    """What an image file says about its pixels."""
+
+    height: int
+    width: int
+    """Height and width after the rotation that EXIF asks for."""
+    mode: str
+    """Pillow's name of the pixel format."""
+    rotated: bool
+    """Whether EXIF asks for a rotation or reflection."""
+
+    @property
+    def is_grey(self) -> bool:
+        return self.mode in _GREY
 
 
-def decode_all(files: Sequence[Path], side: int) -> Tensor:
-    """Decode several images. Returns n c h w, uint8, in the order of `files`."""
-    images = np.empty((len(files), 3, side, side), dtype=np.uint8)
+def read_header(file: Path | IO[bytes], name: str | Path | None = None) -> Header:
+    """Read the header of an image file. Error messages call the image `name`."""
+    with _open(file, name or str(file)) as image:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+        width, height = image.size if orientation < _TURNED else image.size[::-1]
+        return Header(height, width, image.mode, 1 < orientation <= 8)
+
+
+def decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path | None = None) -> Tensor:
+    """Decode one image to `shape` (c, h, w), uint8. Error messages call the image `name`."""
+    return torch.from_numpy(_decode(file, shape, name or str(file)))
+
+
+def decode_all(files: Sequence[Path], shape: Sequence[int]) -> Tensor:
+    """Decode several images to `shape`. Returns n c h w, uint8, in the order of `files`."""
+    images = np.empty((len(files), *shape), dtype=np.uint8)
     # Threads suffice, because Pillow releases the interpreter lock while it decodes and resizes.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        decoded: Iterator[np.ndarray] = pool.map(lambda file: _decode(file, side, file), files)
+        decoded: Iterator[np.ndarray] = pool.map(lambda file: _decode(file, shape, file), files)
         for image, slot in zip(decoded, images, strict=True):
-            slot[:] = image.transpose(2, 0, 1)
+            slot[:] = image
     return torch.from_numpy(images)
 
 
-def _decode(file: Path | IO[bytes], side: int, name: str | Path) -> np.ndarray:  # h w c
+def center_box(height: int, width: int, shape: Sequence[int]) -> tuple[int, int]:
+    """Height and width of the largest centred part of an image that has the proportions of `shape` (c, h, w)."""
+    _, h, w = shape
+    return min(height, max(1, round(width * h / w))), min(width, max(1, round(height * w / h)))
+
+
+def _decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path) -> np.ndarray:  # c h w
+    channels, height, width = shape
+    with _open(file, name) as image:
+        # Pillow can decode a JPEG at a fraction of its size. Here it stays at least four times the final size.
+        image.draft(image.mode, (4 * width, 4 * height))
+        pixels = np.asarray(_fit(_convert(ImageOps.exif_transpose(image), channels), height, width))
+        return np.array(pixels.reshape(height, width, channels).transpose(2, 0, 1), order="C")
+
+
+@contextmanager
+def _open(file: Path | IO[bytes], name: str | Path) -> Iterator[Image.Image]:
+    """Open an image and refuse one that is too large. Whatever goes wrong becomes an `InputError`."""
     try:
         with open_image(file, name) as image:
-            # Pillow can decode a JPEG at a fraction of its size. Here it stays at least four times the final size.
-            image.draft(image.mode, (4 * side, 4 * side))
-            return np.array(_square(_rgb(ImageOps.exif_transpose(image)), side))
+            yield image
     except InputError:
         raise
     except Exception as error:  # damaged bytes make Pillow's decoders raise nearly any exception type
         raise undecodable(name) from error
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _convert(image: Image.Image, channels: int) -> Image.Image:
     if image.mode.startswith("I;16"):
         # Pillow would clip 16-bit grey at 255. The upper byte of each pixel is the 8-bit image.
         image = Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32-bit pixels have no agreed white")
-    return image.convert("RGB")
+    # RGB first, because Pillow converts CMYK to RGB and from there to grey, but not each way directly.
+    return image.convert("RGB").convert("L") if channels == 1 else image.convert("RGB")
 
 
-def _square(image: Image.Image, side: int) -> Image.Image:
-    short = min(image.size)
-    left, top = (image.width - short) // 2, (image.height - short) // 2
-    image = image.crop((left, top, left + short, top + short))
+def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
+    h, w = center_box(image.height, image.width, (1, height, width))
+    left, top = (image.width - w) // 2, (image.height - h) // 2
+    image = image.crop((left, top, left + w, top + h))
     # Pillow widens its bicubic filter when it reduces an image, which prevents aliasing.
-    return image if short == side else image.resize((side, side), Image.Resampling.BICUBIC)
+    return image if (h, w) == (height, width) else image.resize((width, height), Image.Resampling.BICUBIC)
 
 
 def _visible(path: Path) -> bool:

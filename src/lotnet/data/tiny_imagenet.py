@@ -43,7 +43,7 @@ def read(origin: str) -> Dataset:
 
 def _split(pairs: list[tuple[Path, int]]) -> Split:
     files = [file for file, _ in pairs]
-    return Split(decode_all(files, SIDE), torch.tensor([label for _, label in pairs], dtype=torch.int64))
+    return Split(decode_all(files, (3, SIDE, SIDE)), torch.tensor([label for _, label in pairs], dtype=torch.int64))
 
 
 SOURCE = Source(

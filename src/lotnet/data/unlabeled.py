@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +15,21 @@ from lotnet.data.unpickle import load_arrays
 from lotnet.errors import InputError
 
 
-def unlabeled(source: str | Path, side: int) -> Tensor:
-    """Load all images in a folder, or in a pickle such as the 500K of Carmon et al. Returns n c h w, uint8."""
+def unlabeled(source: str | Path, shape: Sequence[int]) -> Tensor:
+    """Load all images in a folder, or in a pickle such as the 500K of Carmon et al. Returns n c h w, uint8.
+
+    Files are decoded to `shape` (c, h, w). The images of a pickle must have its height and width.
+    """
     path = Path(source).expanduser()
     if path.is_dir():
         files = image_files(path)
         if not files:
             raise InputError(f"{path} holds no images: add some or pass another folder")
-        return decode_all(files, side)
+        return decode_all(files, shape)
     images = pseudo_labeled(path).images
-    if images.shape[2:] != (side, side):
-        found = f"{images.shape[2]} x {images.shape[3]}"
-        raise InputError(f"{path} has images of {found} pixels: train on that side, not on {side}")
+    if tuple(images.shape[2:]) != tuple(shape[1:]):
+        found, wanted = (" x ".join(map(str, size)) for size in (images.shape[2:], shape[1:]))
+        raise InputError(f"{path} has images of {found} pixels: train on that size, not on {wanted}")
     return images
 
 

@@ -55,6 +55,7 @@ class Answers:
             **_shown(answer),
             "meaning": answer.meaning,
             "changes": list(picture.changes),
+            "scope": picture.scope(answer.radius),
             "picture": png_url(image[0]),
         }
 

@@ -3,7 +3,7 @@
 To add one, write one file and add one line to `MODELS`.
 """
 
-from lotnet.models.base import ImageSpec, ModelConfig, describe, parameter_count
+from lotnet.models.base import ImageSpec, ModelConfig, convolution_count, describe, halvings, parameter_count
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.resnet import LipResNet18
 
@@ -12,4 +12,14 @@ MODELS: dict[str, type[ModelConfig]] = {
     "lipresnet18": LipResNet18,
 }
 
-__all__ = ["MODELS", "ImageSpec", "LipConvnet", "LipResNet18", "ModelConfig", "describe", "parameter_count"]
+__all__ = [
+    "MODELS",
+    "ImageSpec",
+    "LipConvnet",
+    "LipResNet18",
+    "ModelConfig",
+    "convolution_count",
+    "describe",
+    "halvings",
+    "parameter_count",
+]

@@ -141,6 +141,17 @@ def parameter_count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+def halvings(height: int, width: int) -> int:
+    """How often an image can be halved, at most five times."""
+    bits = height | width
+    return min(5, (bits & -bits).bit_length() - 1)
+
+
+def convolution_count(model: nn.Module) -> int:
+    """Number of orthogonal convolutions, including those of dense layers and of the head."""
+    return sum(isinstance(module, OrthogonalConv2d) for module in model.modules())
+
+
 def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tuple[int, ...], int]]:
     """List (name, layer, output shape, parameters) of every stage, by running an example through the model."""
     shapes = trace_shapes(model, model.children(), example)

@@ -6,7 +6,7 @@ from torch import nn
 
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Normalize
-from lotnet.models.base import ImageSpec, ModelConfig
+from lotnet.models.base import ImageSpec, ModelConfig, halvings
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class LipConvnet(ModelConfig):
     """Learn the weight, layer by layer."""
     dense_layers: int = 0
     """Number of orthogonal dense layers, each with an activation, before the head; the paper has none."""
+    full_depth: bool = False
+    """Keep `depth` layers also where the image halves fewer than five times: further stages keep side and channels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +53,8 @@ class LipConvnet(ModelConfig):
         return self.depth
 
     def build(self, images: ImageSpec) -> nn.Sequential:
-        stages = self._stages(images)
+        halved = self._halvings(images)
+        stages = 5 if self.full_depth else halved
         layers: list[nn.Module] = [Normalize(images.mean, images.std)]
         channels, width = images.channels, self.channels
         per_stage = self.depth // 5
@@ -60,26 +63,26 @@ class LipConvnet(ModelConfig):
                 last = n == per_stage - 1
                 kernel = 1 if last and stage == stages - 1 else 3
                 if self.padding_mode == "circular":  # the kernel must fit the periodic image
-                    kernel = min(kernel, min(images.height, images.width) >> (stage + last))
-                outputs = 2 * width if last else width
-                convolution = self.convolution(channels, outputs, kernel, stride=2 if last else 1)
+                    kernel = min(kernel, min(images.height, images.width) >> min(stage + last, halved))
+                halves = last and stage < halved
+                outputs = 2 * width if halves else width
+                convolution = self.convolution(channels, outputs, kernel, stride=2 if halves else 1)
                 layer = nn.Sequential(convolution, self.make_activation(outputs))
                 inner = self.residual and n > 0 and not last
                 layers.append(ConvexResidual(layer, self.mix, self.trainable_mix) if inner else layer)
                 channels = outputs
-            width *= 2
-        features = channels * (images.height >> stages) * (images.width >> stages)
+            width = outputs
+        features = channels * (images.height >> halved) * (images.width >> halved)
         layers.append(nn.Flatten())
         for _ in range(self.dense_layers):
             layers.append(nn.Sequential(self.dense(features), self.make_activation(features)))
         return nn.Sequential(*layers, self.make_head(features, images.classes))
 
-    @staticmethod
-    def _stages(images: ImageSpec) -> int:
-        side_bits = images.height | images.width
-        stages = min(5, (side_bits & -side_bits).bit_length() - 1)
-        if stages < 1:
+    def _halvings(self, images: ImageSpec) -> int:
+        count = halvings(images.height, images.width)
+        if count < 1 and not self.full_depth:
             raise InputError(
-                f"LipConvnet halves the image, and {images.height} x {images.width} is odd: resize to an even side"
+                f"LipConvnet halves the image, and {images.height} x {images.width} is odd: resize to an even side, or "
+                "set model.full_depth"
             )
-        return stages
+        return count

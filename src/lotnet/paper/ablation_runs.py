@@ -7,7 +7,7 @@ Invariants:
 * `read(path)` returns what `write(path, result)` was given.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -22,7 +22,7 @@ from lotnet.paper import results
 from lotnet.paper.ablations import Ablation
 from lotnet.paper.tables import Overrides, Row
 from lotnet.records import read_record, write_record
-from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.runs.directory import Run
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
@@ -108,6 +108,7 @@ def run_variants(name: str, about: str, variants: list[Variant], folder: Path, d
 
     The file is written again after each variant. Raises `Interrupted` on a signal. The same call continues the runs.
     """
+    variants = [replace(variant, config=with_shape(variant.config)) for variant in variants]
     check_variants(variants)
     runs = [open_run(folder / variant.name, variant.config) for variant in variants]
     done: tuple[VariantResult, ...] = ()

@@ -161,7 +161,7 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     plain = isinstance(config.loss, CrossEntropy) and model.activation == "maxmin"
     return (
         usual
-        and not config.data.distort
+        and (config.data.augment, config.data.flip, config.data.crop) == ("standard", None, None)
         and model.start != "quasi-residual"
         and (creg or plain)
         and model.channels == type(model)().channels

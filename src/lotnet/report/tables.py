@@ -9,6 +9,7 @@ from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES
 from lotnet.paper.results import command_of
 from lotnet.paper.tables import EPOCHS
+from lotnet.progress import duration
 from lotnet.report.collect import RunData
 from lotnet.runs.metrics import best_epoch
 
@@ -153,12 +154,6 @@ def settings(runs: list[RunData]) -> Table:
 
 def percent(share: float) -> str:
     return f"{share:.2%}" if math.isfinite(share) else "none"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _side_by_side(caption: str, runs: list[RunData], columns: list[dict[str, str]]) -> Table:

@@ -1,14 +1,58 @@
-"""The images of a run, for training and for evaluating the trained model."""
+"""The images of a run, for training and for evaluating the trained model.
+
+A new run of a folder stores the shape of its images: `with_shape` fills it in. Runs of earlier versions did not store
+it, and their images are `SHAPE_BEFORE`.
+"""
 
 import dataclasses
+from collections.abc import Sequence
 
 from torch import Tensor
 
 from lotnet.config import RunConfig
-from lotnet.data import Dataset, Split, load
+from lotnet.data import Augmentation, Channels, Dataset, Split, choose_augmentation, choose_shape, is_folder, load
 from lotnet.data.counter_rng import permutation
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec
+
+SHAPE_BEFORE = {"data.side": 32, "data.channels": "rgb"}
+"""Settings of images in a folder that a run of an earlier version left open."""
+
+
+def with_shape(config: RunConfig) -> RunConfig:
+    """The settings of a new run with the shape of its images, which only those of a folder leave open."""
+    data = config.data
+    if not is_folder(data.name):
+        return config
+    channels, height, width = choose_shape(data.name, data.root, data.size, data.channels).shape
+    chosen = {
+        "data.side": height,
+        "data.width": None if width == height else width,
+        "data.channels": channels_of((channels,)),
+    }
+    return config.override(chosen)
+
+
+def about_shape(config: RunConfig, dataset: Dataset) -> str:
+    """The shape of the images in words, and how it differs from that of the files."""
+    data = config.data
+    if is_folder(data.name):
+        return choose_shape(data.name, data.root, dataset.shape[1:], channels_of(dataset.shape)).words
+    _, height, width = dataset.shape
+    return f"{height} x {width} pixels, {'grey' if dataset.shape[0] == 1 else 'RGB'}"
+
+
+def augmentation_of(config: RunConfig, dataset: Dataset) -> Augmentation:
+    """The augmentation of a run. Images of a folder are usually shifted by up to an eighth of the shorter side."""
+    data, usual = config.data, dataset.augmentation
+    if is_folder(data.name) and data.channels is not None:  # runs of earlier versions shifted by 4 pixels at any size
+        usual = dataclasses.replace(usual, padding=min(dataset.shape[1:]) // 8)
+    return choose_augmentation(usual, data.augment, data.flip, data.crop)
+
+
+def channels_of(shape: Sequence[int]) -> Channels:
+    """grey or rgb, from the shape of images (c, h, w)."""
+    return "grey" if shape[0] == 1 else "rgb"
 
 
 def load_data(config: RunConfig) -> Dataset:
@@ -21,7 +65,10 @@ def load_data(config: RunConfig) -> Dataset:
 
 def load_with_all_test_images(config: RunConfig) -> Dataset:
     """Load the data set of a run, with all test images even if the run has a limit."""
-    dataset = load(config.data.name, config.data.root, config.data.side)
+    if is_folder(config.data.name):
+        missing = {name: v for name, v in SHAPE_BEFORE.items() if getattr(config.data, name.split(".")[1]) is None}
+        config = config.override(missing)
+    dataset = load(config.data.name, config.data.root, config.data.size, config.data.channels)
     if config.limit is None:
         return dataset
     return dataclasses.replace(dataset, train=random_subset(dataset.train, config.limit))

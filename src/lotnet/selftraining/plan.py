@@ -172,7 +172,7 @@ def load_unlabeled(dataset: Dataset, source: str | None, limit: int | None = Non
     """Load at most `limit` images of a folder or pickle. They must have the shape of the data set's images."""
     if source is None:
         return None
-    images = unlabeled(source, dataset.shape[1])
+    images = unlabeled(source, dataset.shape)
     if tuple(images.shape[1:]) != dataset.shape:
         found, wanted = (" x ".join(map(str, shape)) for shape in (images.shape[1:], dataset.shape))
         raise InputError(

@@ -1,5 +1,9 @@
-"""Progress display of a training run: a live bar on a terminal, else one line per epoch; curves in TensorBoard."""
+"""Progress display of a training run: a live bar on a terminal, else lines; curves in TensorBoard.
 
+Invariant: without a terminal, no `SILENCE` passes without a line, however long a step takes.
+"""
+
+import threading
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lotnet.certification.plain import in_255ths
+from lotnet.progress import duration
 from lotnet.runs.metrics import EpochMetrics
+
+SILENCE = 25.0
+"""Seconds after which a line is printed if nothing else was."""
 
 
 class Display:
@@ -39,12 +47,21 @@ class Display:
         text = "first steps; kernels may be compiled" if fabric.device.type != "cpu" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
         self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
+        self._status = f"{name}: {text or 'first step'}"
+        self._last_line = self._start
+        self._ended = threading.Event()
+        self._heartbeat = threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if self._speak and not self._console.is_terminal:
+            self._heartbeat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._heartbeat.is_alive():
+            self._heartbeat.join()
         self._bar.stop()
         if self._curves:
             self._curves.close()
@@ -55,17 +72,17 @@ class Display:
         rate = (done - self._begin) / (time.perf_counter() - self._start)
         name, text = f"epoch {epoch + 1}/{self._epochs}", f"{rate:.3g} steps/s, loss {loss:.3f}{self._scores}"
         self._bar.update(self._task, description=name, completed=done, text=text)
+        left = duration((self._epochs * self._steps - done) / rate)
+        self._status = f"{name}, step {step} of {self._steps}: loss {loss:.4f}, about {left} left"
 
     def epoch(self, record: EpochMetrics, radius: float) -> None:
         """Show a finished epoch, with the accuracy certified at `radius`."""
         certified, done = record.certified[in_255ths(radius)], record.step
         self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
         if self._speak and not self._console.is_terminal:
-            self._console.print(
+            self._print(
                 f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}  validation accuracy "
-                f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s",
-                soft_wrap=True,
-                highlight=False,
+                f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s"
             )
         if self._curves:
             self._curves.add_scalar("train/loss", record.loss, done)
@@ -73,6 +90,16 @@ class Display:
             self._curves.add_scalar("validation/clean", record.clean, done)
             for name, value in record.certified.items():
                 self._curves.add_scalar(f"validation/certified at {name}", value, done)
+
+    def _print(self, line: str) -> None:
+        self._last_line = time.perf_counter()
+        self._console.print(line, soft_wrap=True, highlight=False)
+
+    def _beat(self) -> None:
+        """Print the last status whenever it has been silent for long."""
+        while not self._ended.wait(max(0.0, self._last_line + SILENCE - time.perf_counter())):
+            if time.perf_counter() - self._last_line >= SILENCE:
+                self._print(self._status)
 
 
 def _tensorboard(folder: Path, done: int, console: Console) -> Any:

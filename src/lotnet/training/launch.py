@@ -138,6 +138,11 @@ def _without_advice() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def accelerator(device: str) -> str:
+    """The kind of device that `--device` names, cpu or cuda."""
+    return _parse(device)[0]
+
+
 def _parse(device: str) -> tuple[str, int | None]:
     found = re.fullmatch(r"(auto|cpu|cuda)(?::(\d+))?", device)
     if not found or (found[2] and found[1] != "cuda"):

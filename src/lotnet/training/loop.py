@@ -10,8 +10,8 @@ Invariants:
 * the batch size is global, so the number of processes changes only the order of summation.
 """
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from lightning_fabric import Fabric
@@ -22,7 +22,7 @@ from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, Shard, Split, validation_split
 from lotnet.models import parameter_count
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec
+from lotnet.runs.data import augmentation_of, image_spec
 from lotnet.runs.directory import Run
 from lotnet.runs.environment import Session
 from lotnet.runs.metrics import EpochMetrics
@@ -31,6 +31,7 @@ from lotnet.training.display import Display
 from lotnet.training.evaluate import evaluate, reduce_over_processes
 from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
+from lotnet.training.outlook import Outlook
 from lotnet.training.poll import poll_stop_and_loss, steps_between_polls
 from lotnet.training.signals import Interrupted, StopRequest
 from lotnet.training.state import StateSaver, resume
@@ -61,6 +62,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = config.model.build(image_spec(dataset))
     batches, validation = make_batches(config, dataset, fabric, held_out)
+    outlook = Outlook(config, dataset, model, batches, validation)
     step = TrainingStep(config, model, next(validation.epoch(0))[0][:1], fabric)
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:
@@ -69,6 +71,9 @@ def _train(
         run.record_session(dataset, parameter_count(model), session, finished)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps
+    if state.epoch < trainer.epochs:
+        outlook.announce(console, fabric, state.epoch * steps + state.step)
+        state.started = time.perf_counter()
     radii = tuple(sorted({*RADII, trainer.radius}))
 
     with (
@@ -123,13 +128,13 @@ def make_batches(
     training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
     device, shard = fabric.device, Shard(fabric.global_rank, fabric.world_size)
     dtype = torch.float64 if config.trainer.precision == "double" else torch.float32
-    size, augmentation = config.trainer.batch_size, replace(dataset.augmentation, distort=config.data.distort)
+    size = config.trainer.batch_size
     return (
         Batches(
             training,
             size,
             seed=config.seed,
-            augmentation=augmentation,
+            augmentation=augmentation_of(config, dataset),
             device=device,
             dtype=dtype,
             shard=shard,

@@ -9,16 +9,17 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from lotnet.certification.plain import RADII
-from lotnet.config import RunConfig, default_recipe
+from lotnet.config import RunConfig, default_recipe, recipe_settings
 from lotnet.data import Batches, Dataset, Shard, validation_split
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
+from lotnet.runs.presets import with_preset
 from lotnet.terminal import Console
 from lotnet.training import loop
 from lotnet.training.evaluate import Accuracy, evaluate
-from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
+from lotnet.training.launch import accelerator, cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
 
 __all__ = ["train"]
 
@@ -63,7 +64,7 @@ def train(
     if resume and recipe is None and not overrides:
         config, name = open_run(Path(str(out))).config, ""
     else:
-        config, name = configuration(recipe, overrides)
+        config, name = configuration(recipe, overrides, device)
     folder = RunFolder(None if out is None else Path(out), name, overwrite, resume)
     session = start(config, folder, device)
     try:
@@ -83,14 +84,17 @@ def _command(recipe: str | Path | RunConfig | None, name: str, overrides: Mappin
 
 
 def configuration(
-    recipe: str | Path | RunConfig | None, overrides: Mapping[str, Any] | None = None
+    recipe: str | Path | RunConfig | None, overrides: Mapping[str, Any] | None = None, device: str = "auto"
 ) -> tuple[RunConfig, str]:
     """Return the settings of a run, and the name for its directory."""
     overrides = overrides or {}
     if isinstance(recipe, RunConfig):
-        return recipe.override(overrides), "run"
+        return with_shape(recipe.override(overrides)), "run"
     name = default_recipe(overrides.get("data.name", "digits")) if recipe is None else str(recipe)
-    return RunConfig.from_recipe(name, overrides), name
+    settings = recipe_settings(name).override(overrides, f"{name} with overrides")
+    if settings.values.get("preset") is not None:
+        settings = with_preset(settings, overrides, accelerator(device))
+    return with_shape(RunConfig.from_settings(settings)), name
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,10 @@ def main(arguments: list[str]) -> int:
     ]
     pairs = list(zip(pictures, predictions, strict=True))
     if options.json:
-        images = [{"image": p.name, "changes": list(p.changes), **found.to_dict()} for p, found in pairs]
+        images = [
+            {"image": p.name, "changes": list(p.changes), "scope": p.scope(found.radius), **found.to_dict()}
+            for p, found in pairs
+        ]
         print(json.dumps({"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}))
         return 0
     for picture, prediction in pairs:
@@ -62,5 +65,6 @@ def _text(picture: Picture, prediction: Prediction) -> str:
         "confidence: " + ", ".join(f"{name} {share:.1%}" for name, share in likeliest),
     ]
     if picture.changes:
-        lines.append(f"the model's input, and what the radius is about: {'; '.join(picture.changes)}")
+        lines.append(f"the model's input: {'; '.join(picture.changes)}")
+    lines.append(picture.scope(prediction.radius))
     return "\n  ".join(lines)

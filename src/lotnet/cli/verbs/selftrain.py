@@ -1,12 +1,14 @@
 """`lotnet selftrain`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
+from lotnet.runs.data import with_shape
 from lotnet.runs.directory import fresh_path
 from lotnet.selftraining import results, tables
 from lotnet.selftraining.pipeline import Pipeline, create
@@ -18,6 +20,8 @@ from lotnet.training.signals import Interrupted
 def main(arguments: list[str]) -> int:
     options, plan, recipe = read_arguments(arguments)
     console = Console(stderr=options.json)
+    if options.resume is None:
+        plan = replace(plan, training=with_shape(plan.training))
     pipeline = Pipeline(plan, options.device, console)
     root = Path(options.resume or options.out or fresh_path(recipe))
     if options.resume is None:

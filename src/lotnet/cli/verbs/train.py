@@ -11,7 +11,7 @@ from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
-from lotnet.runs.data import image_spec, load_data
+from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.terminal import Console
 from lotnet.training.evaluate import Accuracy
 from lotnet.training.launch import destroy_process_group
@@ -22,6 +22,8 @@ from lotnet.training.signals import Interrupted
 def main(arguments: list[str]) -> int:
     options, config, recipe = read_arguments(arguments)
     console = Console(stderr=options.json)
+    if options.resume is None:
+        config = with_shape(config)
     if options.print_model:
         _print_model(config, console, options.json)
         return 0

@@ -70,12 +70,12 @@ function show() {
   part("label").textContent = answer.label;
   part("radius").textContent = answer.radius_text;
   part("radius-255").textContent = `${answer.radius_255_text} / 255`;
-  part("meaning").textContent = answer.meaning;
+  part("meaning").textContent = `${answer.meaning} ${answer.scope}`;
   part("shares").replaceChildren(...answer.likeliest.map(bar));
   part("preview").src = answer.picture;
   part("preview").hidden = false;
   part("invite").hidden = true;
-  part("changes").textContent = `What the model reads, and what the radius is about: ${answer.changes.join("; ")}.`;
+  part("changes").textContent = `What the model reads: ${answer.changes.join("; ")}.`;
   part("changes").hidden = answer.changes.length === 0;
 
   // The scale reaches well beyond the radius, where the label may fall.

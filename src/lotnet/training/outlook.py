@@ -1,0 +1,115 @@
+"""What a training run is about to do and how long it will take, in words, before its first step."""
+
+import copy
+import datetime
+import time
+from dataclasses import dataclass
+
+import torch
+from lightning_fabric import Fabric
+from rich.console import Console
+from torch import nn
+
+from lotnet.config import RunConfig
+from lotnet.data import Batches, Dataset
+from lotnet.data.augment import describe
+from lotnet.models import convolution_count, parameter_count
+from lotnet.progress import duration
+from lotnet.runs.data import about_shape, augmentation_of
+from lotnet.training.precision import evaluating
+from lotnet.training.rng import random_states, set_random_states
+from lotnet.training.step import TrainingStep
+
+_MOST_STEPS = 5
+_LONG_ENOUGH = 2.0  # seconds after which no further step is measured
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Measured seconds of a training step and of a pass over the validation images."""
+
+    step: float
+    validation: float
+
+    def remaining(self, steps: int, epochs: float) -> float:
+        """Seconds for this many steps and passes over the validation images."""
+        return steps * self.step + epochs * self.validation
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What is known about a run before its first step."""
+
+    config: RunConfig
+    dataset: Dataset
+    model: nn.Sequential
+    batches: Batches
+    validation: Batches
+
+    def announce(self, console: Console, fabric: Fabric, done: int) -> None:
+        """Print what is about to happen. `done` steps were taken by earlier sessions.
+
+        Invariant: the state of the random generators and the model stay as they are.
+        """
+        if fabric.is_global_zero and not console.quiet:
+            # Measuring one process while the others wait would say nothing about all of them together.
+            pace = self.measure(fabric) if fabric.world_size == 1 else None
+            for title, text in self.lines(str(fabric.device), pace, done):
+                console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
+
+    def lines(self, device: str, pace: Pace | None, done: int = 0) -> list[tuple[str, str]]:
+        """(title, text) of each line."""
+        config, trainer, data = self.config, self.config.trainer, self.dataset
+        steps = len(self.batches)
+        counts = f"{self.batches.images:,} to train on, {self.validation.images:,} to choose the best epoch"
+        layers = f"{convolution_count(self.model)} {config.model.parametrization} layers"
+        plan = f"{trainer.epochs} epochs of {steps} steps with {trainer.batch_size} images, on {device}"
+        if device == "cpu":
+            plan += f" with {trainer.threads or torch.get_num_threads()} thread(s)"
+        return [
+            ("images", f"{counts}, {len(data.test):,} to test; {len(data.classes)} classes"),
+            ("pixels", about_shape(config, data)),
+            ("augmentation", describe(augmentation_of(config, data))),
+            ("network", f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"),
+            ("training", plan),
+            ("time", self._time(pace, trainer.epochs * steps - done)),
+        ]
+
+    def _time(self, pace: Pace | None, steps: int) -> str:
+        if pace is None:
+            return "the progress line estimates it after the first steps"
+        seconds = pace.remaining(steps, steps / len(self.batches))
+        now = datetime.datetime.now().astimezone()
+        end = now + datetime.timedelta(seconds=seconds)
+        when = f"{end:%H:%M}" if end.date() == now.date() else f"{end:%d %B, %H:%M}"
+        return f"{pace.step:.2g} s per step as measured now, about {duration(seconds)} in all, until {when}"
+
+    def measure(self, fabric: Fabric) -> Pace:
+        """Measure some steps with a copy of the model, and a pass over validation images."""
+        states = random_states(fabric.device)
+        model = copy.deepcopy(self.model)
+        images, labels = next(self.batches.epoch(0))
+        step = TrainingStep(self.config, model, images[:1], fabric)
+        step.begin_epoch(resumed=False)
+        step(images, labels, 0.0)  # the first step allocates memory and may compile kernels
+        seconds: list[float] = []
+        while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
+            start = time.perf_counter()
+            float(step(images, labels, 0.0))  # reading the loss waits for the device
+            seconds.append(time.perf_counter() - start)
+        found = Pace(sorted(seconds)[len(seconds) // 2], self._validation_seconds(model))
+        set_random_states(states, fabric.device)
+        return found
+
+    def _validation_seconds(self, model: nn.Sequential) -> float:
+        """The first batch orthogonalises the layers, the others do not."""
+        images, _ = next(self.validation.epoch(0))
+        model.eval()
+        seconds = []
+        with evaluating():
+            for _ in range(2):
+                start = time.perf_counter()
+                float(model(images).sum())
+                seconds.append(time.perf_counter() - start)
+        first, later = seconds
+        return first + later * (len(self.validation) - 1)

@@ -1,0 +1,59 @@
+"""What a person reads before the first step of a run."""
+
+import copy
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from lotnet.config import RunConfig
+from lotnet.data import load
+from lotnet.runs.data import image_spec
+from lotnet.training.launch import make_fabric
+from lotnet.training.loop import make_batches
+from lotnet.training.outlook import Outlook, Pace
+from lotnet.training.run import train
+from runs import TINY, assert_same, lotnet
+
+CONFIG = RunConfig.from_recipe("digits/default", {"model.channels": 4, "trainer.batch_size": 32})
+
+
+@pytest.fixture
+def outlook() -> Outlook:
+    torch.manual_seed(0)
+    dataset = load("digits")
+    batches, validation = make_batches(CONFIG, dataset, make_fabric(CONFIG.trainer, "cpu"), None)
+    return Outlook(CONFIG, dataset, CONFIG.model.build(image_spec(dataset)), batches, validation)
+
+
+def test_the_lines_name_images_pixels_augmentation_network_and_plan(outlook: Outlook) -> None:
+    lines = dict(outlook.lines("cpu", Pace(step=2.0, validation=4.0)))
+    assert lines["images"] == "1,368 to train on, 70 to choose the best epoch, 359 to test; 10 classes"
+    assert lines["pixels"] == "8 x 8 pixels, grey"
+    assert lines["augmentation"] == "shifts by up to 1 pixel"
+    assert re.fullmatch(r"LipConvnet, 4 lot layers, [\d,]+ parameters", lines["network"])
+    assert lines["training"] == "30 epochs of 42 steps with 32 images, on cpu with 1 thread(s)"
+    seconds = 30 * (42 * 2 + 4)
+    assert lines["time"].startswith(f"2 s per step as measured now, about {seconds / 60:.0f} min in all, until ")
+    resumed = dict(outlook.lines("cpu", Pace(2.0, 4.0), done=15 * 42))
+    assert f"about {seconds / 120:.0f} min in all" in resumed["time"]
+    assert "after the first steps" in dict(outlook.lines("cpu", None))["time"]
+
+
+def test_measuring_changes_neither_the_model_nor_the_random_numbers(outlook: Outlook) -> None:
+    before, state = copy.deepcopy(outlook.model.state_dict()), torch.get_rng_state()
+    pace = outlook.measure(make_fabric(CONFIG.trainer, "cpu"))
+    assert pace.step > 0 and pace.validation > 0
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in outlook.model.state_dict().items())
+    assert all(parameter.grad is None for parameter in outlook.model.parameters())
+
+
+def test_a_run_that_says_what_it_does_equals_a_quiet_one(reference: Path, tmp_path: Path) -> None:
+    overrides = dict(option.removeprefix("--").split("=") for option in TINY)
+    quiet = train("digits/default", tmp_path / "quiet", device="cpu", quiet=True, **overrides)
+    assert_same(reference, quiet.path)
+    said = lotnet("train", *TINY, "--trainer.epochs=1", "--out", str(tmp_path / "said"))
+    titles = ["images", "pixels", "augmentation", "network", "training", "time", "epoch 1/1"]
+    assert [title for title in titles if not re.search(rf"^{title} ", said, re.MULTILINE)] == []
