@@ -9,6 +9,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     Whole names are compared, and also the parts after their last dot, so `--depth` finds `--model.depth`.
     """
+    known = list(known)
+    for setting in (f"{word}.name", f"{word}.kind"):  # `--data PATH` wants --data.name, `--loss emma` --loss.kind
+        if setting in known:
+            return f": did you mean {setting}?"
     by_part: dict[str, str] = {}
     for name in known:
         by_part.setdefault(name, name)

@@ -74,7 +74,8 @@ class Parser(ArgumentParser):
             return f"{self.prog} does not know {option}{nearest(option, self.options())}"
         if found := re.match(r'Parser key "(.+?)": (.*) (?:Got|Given) value: (.*)', words):
             return f"{self.prog}: {found[1]} cannot be {found[3]!r}: give {_wanted(found[2])}"
-        return f"{self.prog}: {words}: see `lotnet --help`"
+        words = re.sub(r"^the following arguments are required: (.*)", r"\1 must be given", words)
+        return f"{self.prog}: {words}: see `{self.prog} --help`"
 
 
 def _wanted(expected: str) -> str:

@@ -80,7 +80,9 @@ class CommandLine:
                 options = [*self.parser.options(), *(f"--{other}" for other in known)]
                 raise InputError(f"{self.parser.prog} does not know --{name}{nearest(f'--{name}', options)}")
             if text is None:
-                raise InputError(f"{self.parser.prog}: argument --{name}: expected one argument: see `lotnet --help`")
+                raise InputError(
+                    f"{self.parser.prog}: argument --{name}: expected one argument: see `{self.parser.prog} --help`"
+                )
             checked[name] = text
         return checked
 

@@ -11,9 +11,7 @@ Images keep the pixels of the files where that is possible. `choose_shape` has t
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,7 +20,7 @@ import torch
 
 from lotnet.data import cache
 from lotnet.data.dataset import Dataset, Split, stratified
-from lotnet.data.images import decode_all, image_files, read_header
+from lotnet.data.images import decode_all, image_files, read_headers
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.records import read_record, write_record
@@ -129,8 +127,7 @@ def survey(name: str, root: Path) -> Survey:
     except InputError:
         pass
     files = [file for file, _ in (*layout.train, *layout.test)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        headers = Counter((h.height, h.width, h.is_grey) for h in pool.map(read_header, files))
+    headers = Counter((h.height, h.width, h.is_grey) for h in read_headers(files))
     sizes = Counter({(h, w): 0 for h, w, _ in headers})
     for (h, w, _), count in headers.items():
         sizes[h, w] += count
@@ -203,7 +200,10 @@ def _classes(path: Path, fewest: int = 2) -> tuple[str, ...]:
     classes = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if len(classes) < fewest:
         found = f"only the class folder {classes[0]!r}" if classes else "no class folders"
-        raise InputError(f"{path} has {found}: put the images into at least two folders, one per class")
+        remedy = "put the images into at least two folders, one per class"
+        if classes and any(entry.is_dir() for entry in (path / classes[0]).iterdir()):
+            remedy += f", or pass {PREFIX}{path / classes[0]} if the classes are in there"
+        raise InputError(f"{path} has {found}: {remedy}")
     by_letters: dict[str, str] = {}
     for name in classes:
         other = by_letters.setdefault(name.casefold(), name)

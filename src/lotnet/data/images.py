@@ -19,12 +19,12 @@ How pixels are converted:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ from torch import Tensor
 
 from lotnet.data.formats import open_image, undecodable
 from lotnet.errors import InputError
+
+T = TypeVar("T")
 
 _GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N"}
 _ORIENTATION = 0x0112  # the EXIF tag. 1 is upright, 2 to 8 are rotated, mirrored or both
@@ -79,12 +81,21 @@ def decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path | None
 def decode_all(files: Sequence[Path], shape: Sequence[int]) -> Tensor:
     """Decode several images to `shape`. Returns n c h w, uint8, in the order of `files`."""
     images = np.empty((len(files), *shape), dtype=np.uint8)
+    for image, slot in zip(_in_threads(lambda file: _decode(file, shape, file), files), images, strict=True):
+        slot[:] = image
+    return torch.from_numpy(images)
+
+
+def read_headers(files: Sequence[Path]) -> Iterator[Header]:
+    """Read the headers of several images, in the order of `files`."""
+    return _in_threads(read_header, files)
+
+
+def _in_threads(work: Callable[[Path], T], files: Sequence[Path]) -> Iterator[T]:
+    Image.init()  # Pillow registers its formats in the first call, which is not safe in several threads
     # Threads suffice, because Pillow releases the interpreter lock while it decodes and resizes.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        decoded: Iterator[np.ndarray] = pool.map(lambda file: _decode(file, shape, file), files)
-        for image, slot in zip(decoded, images, strict=True):
-            slot[:] = image
-    return torch.from_numpy(images)
+        yield from pool.map(work, files)
 
 
 def center_box(height: int, width: int, shape: Sequence[int]) -> tuple[int, int]:

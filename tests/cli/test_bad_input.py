@@ -1,0 +1,87 @@
+"""Wrong folders and wrong command lines give one sentence with the remedy, and exit code 2, in a real process."""
+
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+from PIL import Image
+
+from lotnet.cli.verbs import train
+
+LINES = {
+    "train --data.name folder:good --data.side 0": "data.side must be at least 1, not 0",
+    "train --data.name folder:deep": "put the images directly into the folders of the classes, or pass the folder",
+    "train --data.name folder:one": "at least two folders, one per class, or pass folder:one/inner if the classes are",
+    "train --data.name folder:unreadable": "good.png does not decode as an 8- or 16-bit image: remove or replace it",
+    "train --data.name folder:huge": "good.png claims more than 64000000 pixels: scale it down first",
+    "train --data.name folder:letters": "letters has the classes 'Cat' and 'cat': merge them or rename one",
+    "train --data folder:good": "lotnet train does not know --data: did you mean --data.name?",
+    "train --loss emma": "did you mean --loss.kind?",
+    "train --config": "expected one argument: see `lotnet train --help`",
+    "train --model.depth": "expected one argument: see `lotnet train --help`",
+    "predict": "lotnet predict: model, images must be given: see `lotnet predict --help`",
+}
+
+
+def write_folders(root: Path) -> None:
+    for path in (
+        "good/a",
+        "good/b",
+        "deep/x/a",
+        "deep/y/a",
+        "one/inner/a",
+        "one/inner/b",
+        "letters/cat",
+        "letters/Cat",
+    ):
+        image_in(root / path)
+    for name in ("unreadable", "huge"):
+        image_in(root / name / "a")
+        image_in(root / name / "b")
+    (root / "unreadable" / "b" / "good.png").write_bytes(b"no image")
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b""))]
+    png = b"".join(struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in chunks)
+    (root / "huge" / "b" / "good.png").write_bytes(b"\x89PNG\r\n\x1a\n" + png)
+
+
+def image_in(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name in ("good.png", "other.png"):
+        Image.new("L", (8, 8)).save(folder / name)
+
+
+def test_every_wrong_line_is_one_sentence(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LOTNET_DATA": str(tmp_path / "cache")}
+    program = (
+        "import sys\n"
+        "from lotnet.cli.main import main\n"
+        "for line in sys.argv[1:]:\n"
+        "    print('>', line, file=sys.stderr)\n"
+        "    print(main(line.split()), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *LINES],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=120,
+        check=True,
+    )
+    said = done.stderr.splitlines()
+    assert done.stdout == ""
+    assert len(said) == 3 * len(LINES), done.stderr
+    for (line, sentence), (asked, answer, code) in zip(LINES.items(), zip(*[iter(said)] * 3, strict=True), strict=True):
+        assert asked == f"> {line}"
+        assert sentence in answer
+        assert code == "2"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_radius_of_the_trainer_may_be_a_fraction() -> None:
+    assert train.read_arguments(["--trainer.radius", "36/255"])[1].trainer.radius == 36 / 255
