@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from lotnet.certification import Certificate, Certificates, certify
     from lotnet.frozen import FrozenModel
     from lotnet.layers import (
+        Abs,
         AveragePool,
         Centering,
         ConvexResidual,
+        FullSort,
+        GroupSort,
         Householder,
         InvertibleDownsampling,
         MaxMin,
@@ -41,6 +44,7 @@ __all__ = [
     "ECO",
     "LOT",
     "SOC",
+    "Abs",
     "AveragePool",
     "Cayley",
     "Centering",
@@ -48,6 +52,8 @@ __all__ = [
     "Certificates",
     "ConvexResidual",
     "FrozenModel",
+    "FullSort",
+    "GroupSort",
     "Householder",
     "ImageSpec",
     "InvertibleDownsampling",

@@ -5,13 +5,14 @@ one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as
 """
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 
 import flint
 import torch
 from torch import Tensor
 
 from lotnet.frozen import FrozenModule, FrozenResidual, FrozenSequential
+from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
@@ -211,6 +212,32 @@ def _max_min(module: FrozenMaxMin, shape: Shape) -> Function:
     return lambda columns: [sort(x) for x in columns]
 
 
+def _group_sort(module: FrozenGroupSort, shape: Shape) -> Function:
+    """Bubble sort, with the enclosures' own maximum and minimum: no comparison is decided."""
+    size = module.settings["size"]
+    stride = _size(shape) // size
+
+    def sort(x: Column) -> Column:
+        x = list(x)
+        for first in range(stride):
+            places = range(first, first + size * stride, stride)
+            for a, b in ((a, b) for last in range(size) for a, b in pairwise(places[: size - last])):
+                x[a], x[b] = x[a].max(x[b]), x[a].min(x[b])
+        return x
+
+    return lambda columns: [sort(x) for x in columns]
+
+
+def _leaky_relu(module: FrozenLeakyReLU, shape: Shape) -> Function:
+    slopes = [s for s in _numbers(module.slope) for _ in range(_size(shape) // shape[0])]
+    return lambda columns: [[v.max(0) + s * v.min(0) for v, s in zip(x, slopes, strict=True)] for x in columns]
+
+
+def _hardtanh(module: FrozenHardtanh, shape: Shape) -> Function:
+    low, high = (flint.arb(float(edge)) for edge in (module.low, module.high))
+    return lambda columns: [[v.max(low).min(high) for v in x] for x in columns]
+
+
 def _windows(shape: Shape, size: int) -> list[list[int]]:
     """Indices of the entries of each window, with windows in the order of the output."""
     c, h, w = shape
@@ -274,4 +301,7 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenMaxPool: _max_pool,
     FrozenDownsampling: _downsampling,
     FrozenFlatten: _flatten,
+    FrozenGroupSort: _group_sort,
+    FrozenLeakyReLU: _leaky_relu,
+    FrozenHardtanh: _hardtanh,
 }

@@ -17,6 +17,7 @@ from torch import Tensor
 from lotnet.certification import certificate
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.frozen import FrozenModel, FrozenResidual, convolution, freezing, pointwise
+from lotnet.frozen.activations import FrozenLeakyReLU
 from lotnet.frozen.convolution import FrozenSeries
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
 from lotnet.linalg.polar import polar
@@ -132,6 +133,9 @@ MUTANTS: dict[str, Mutant] = {
     "exponential cut, bound 1": partial(_patched, FrozenSeries, "_prove_lipschitz", lambda self: Upper(1)),
     "reflection by a rounded v, bound 1": partial(
         _patched, FrozenHouseholder, "_prove_lipschitz", lambda self: Upper(1)
+    ),
+    "leaky ReLU: the smaller slope": partial(
+        _patched, FrozenLeakyReLU, "_prove_lipschitz", lambda self: Upper(float(self.slope.abs().min()) or 1.0)
     ),
 }
 

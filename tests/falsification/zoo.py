@@ -19,9 +19,12 @@ from lotnet.frozen import FrozenModel, FrozenModule
 from lotnet.frozen.base import Shape
 from lotnet.frozen.model import assemble
 from lotnet.layers import (
+    Abs,
     AveragePool,
     Centering,
     ConvexResidual,
+    FullSort,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
     MaxMin,
@@ -267,6 +270,22 @@ def _centering(channels: int) -> Centering:
     return layer
 
 
+def _activations(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Activations that sort, fold or cut off, after a convolution that preserves norms."""
+    c, side = rng.choice((2, 4)), rng.choice((2, 3))
+    activations = (
+        GroupSort(2),
+        GroupSort(c),
+        FullSort(),
+        Abs(rng.uniform(0.1, 1)),
+        nn.ReLU(),
+        nn.LeakyReLU(rng.uniform(-1, 1)),
+        nn.Hardtanh(-rng.uniform(1, 5), rng.uniform(1, 5)),
+    )
+    layers = [_convolution(rng, c, c, side, "lot", "circular"), rng.choice(activations)]
+    return (c, side, side), [_normalize(rng, c, scalar=True), *layers]
+
+
 BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "known answer": _known_answer,
     "linear": _linear,
@@ -276,4 +295,5 @@ BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "pointwise": _pointwise,
     "100 classes": _classes,
     "isometric": _isometric,
+    "activations": _activations,
 }

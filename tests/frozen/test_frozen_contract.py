@@ -9,9 +9,12 @@ from exact import DIGITS, real_function
 from torch import Tensor, nn
 
 from lotnet import (
+    Abs,
     AveragePool,
     Centering,
     ConvexResidual,
+    FullSort,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
     MaxMin,
@@ -21,10 +24,12 @@ from lotnet import (
     OrthogonalConv2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
+from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
+from lotnet.layers.plain import leaky_relu
 from lotnet.parametrizations import SOC
 
 
@@ -46,6 +51,8 @@ def randomized(layer: LipschitzLayer) -> LipschitzLayer:
 def frozen(layer: LipschitzLayer, shape: Shape) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
     return lambda dtype: (randomized(layer).frozen(shape, dtype), shape)
 
+
+EDGES = torch.tensor([-0.7, 1.1], dtype=torch.float64)
 
 # At least one example of every kind; a kind without one fails the test below.
 CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
@@ -81,6 +88,12 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
     "max_pool": [frozen(MaxPool(2), (2, 4, 5))],
     "downsampling": [frozen(InvertibleDownsampling(2), (2, 4, 6))],
     "flatten": [lambda dtype: (FrozenFlatten(dtype, {}, {}), (2, 3, 2))],
+    "group_sort": [frozen(GroupSort(3), (6, 2, 3)), frozen(FullSort(), (4, 2, 2))],
+    "leaky_relu": [
+        frozen(Abs(0.5), (3, 2, 2)),
+        lambda dtype: (leaky_relu(torch.tensor([0.3, -0.9, 1.0], dtype=torch.float64), dtype), (3, 2, 2)),
+    ],
+    "hardtanh": [lambda dtype: (FrozenHardtanh(dtype, {}, {"low": EDGES[0], "high": EDGES[1]}), (3, 2, 2))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -154,9 +167,17 @@ def test_output_shape_is_what_forward_gives(kind: str) -> None:
         assert tuple(module(torch.rand(2, *shape)).shape[1:]) == module.output_shape(shape)
 
 
+@kinds
+def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
+    for case in CASES[kind]:
+        for dtype in (torch.float32, torch.float64):
+            module, shape = case(dtype)
+            assert tuple(module(torch.zeros(0, *shape, dtype=dtype)).shape) == (0, *module.output_shape(shape))
+
+
 # Kinds that accept any number of channels, or any side.
-ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling"}
-ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder"}
+ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling", "hardtanh"}
+ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
 
 
 @kinds

@@ -167,10 +167,7 @@ class OwnIdentity(nn.Identity):
         (Doubling(3, 3, 3), "Doubling"),
         (OwnSequence(OrthogonalConv2d(3, 3, 3)), "OwnSequence"),
         (OwnIdentity(), "OwnIdentity"),
-        (nn.ReLU(), "ReLU"),
-        (nn.Conv2d(3, 3, 3), "Conv2d"),
-        (nn.Flatten(2), "Flatten"),
-        (nn.Flatten(1, 2), "Flatten"),
+        (nn.Softmax(1), "Softmax"),
     ),
 )
 def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> None:
@@ -179,6 +176,28 @@ def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> N
         freeze(nn.Sequential(OrthogonalConv2d(3, 3, 3), foreign), 8)
     with pytest.raises(InputError, match=f"residual block is a {kind}"):
         freeze(nn.Sequential(OrthogonalConv2d(3, 3, 3), ConvexResidual(foreign)), 8)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "replacement"),
+    (
+        (nn.Conv2d(3, 3, 3), "use OrthogonalConv2d"),
+        (nn.Linear(3, 3), "use OrthogonalLinear"),
+        (nn.Flatten(2), "use nn.Flatten()"),
+        (nn.Flatten(1, 2), "use nn.Flatten()"),
+        (nn.GELU(), "use MaxMin, Householder"),
+        (nn.SiLU(), "use MaxMin, Householder"),
+        (nn.Mish(), "use MaxMin, Householder"),
+        (nn.ReLU(inplace=True), "without inplace=True"),
+        (nn.LeakyReLU(1.1), "slope from -1 to 1"),
+        (nn.Hardtanh(0.1, 1.0), "interval that contains zero"),
+    ),
+)
+def test_a_refusal_names_the_replacement(foreign: nn.Module, replacement: str) -> None:
+    name = type(foreign).__name__
+    with pytest.raises(InputError, match=f"model.0 is a {name}, for which lotnet has no proved bound: ") as caught:
+        freeze(nn.Sequential(foreign), (3, 8, 8))
+    assert replacement in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_subclass_that_keeps_the_forward_is_not_foreign() -> None:

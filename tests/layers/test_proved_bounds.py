@@ -6,9 +6,12 @@ from layer_cases import jacobian, largest_singular_value, randomize
 from torch import Tensor, nn
 
 from lotnet import (
+    Abs,
     AveragePool,
     Centering,
     ConvexResidual,
+    FullSort,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
     MaxMin,
@@ -36,6 +39,12 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "normalized linear": (nn.Flatten(), NormalizedLinear(144, 5)),
     "residual": (ConvexResidual(OrthogonalConv2d(4, 4, 3), 0.2),),
     "shortcut": (ConvexResidual(OrthogonalConv2d(4, 6, 3), 0.2, shortcut=OrthogonalConv2d(4, 6, 1)),),
+    "group sort": (GroupSort(2),),
+    "full sort": (FullSort(),),
+    "abs": (Abs(0.5),),
+    "relu": (nn.ReLU(),),
+    "leaky relu": (nn.LeakyReLU(0.3),),
+    "hardtanh": (nn.Hardtanh(-0.2, 0.6),),
     "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
 } | {
     f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, mode, parametrization=name),)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
+from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
 from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, Shape
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.pointwise import (
@@ -45,6 +46,9 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "max_pool": FrozenMaxPool,
     "downsampling": FrozenDownsampling,
     "flatten": FrozenFlatten,
+    "group_sort": FrozenGroupSort,
+    "leaky_relu": FrozenLeakyReLU,
+    "hardtanh": FrozenHardtanh,
 }
 _KIND = {form: name for name, form in FROZEN.items()}
 

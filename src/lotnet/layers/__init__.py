@@ -1,6 +1,6 @@
 """Layers that are 1-Lipschitz in the l2 norm."""
 
-from lotnet.layers.activations import Householder, MaxMin
+from lotnet.layers.activations import Abs, FullSort, GroupSort, Householder, MaxMin
 from lotnet.layers.base import LipschitzLayer, freeze
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.layers.linear import NormalizedLinear, OrthogonalLinear
@@ -14,9 +14,12 @@ from lotnet.layers.structure import (
 )
 
 __all__ = [
+    "Abs",
     "AveragePool",
     "Centering",
     "ConvexResidual",
+    "FullSort",
+    "GroupSort",
     "Householder",
     "InvertibleDownsampling",
     "LipschitzLayer",
