@@ -6,7 +6,24 @@ import pytest
 import torch
 from torch import nn
 
-from lotnet import Abs, FullSort, GroupSort, Normalize, NormalizedLinear, OrthogonalConv2d, freeze
+from lotnet import (
+    Abs,
+    ChannelShift,
+    Concatenation,
+    FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
+    GroupSort,
+    InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
+    MaxPool,
+    Normalize,
+    NormalizedLinear,
+    NormPool,
+    OrthogonalConv2d,
+    freeze,
+)
 from lotnet.export import Precision, export
 
 SHAPE = (2, 4, 6)
@@ -19,6 +36,18 @@ MODELS: dict[str, tuple[nn.Module, ...]] = {
         FullSort(),
         nn.Hardtanh(-3, 4),
         nn.ReLU(),
+        nn.Flatten(),
+        NormalizedLinear(96, 3),
+    ),
+    "windows": (
+        Concatenation(OrthogonalConv2d(2, 6, 3), nn.Identity()),
+        InvertibleUpsampling(2),
+        LayerCentering(2),
+        InvertibleDownsampling(4),
+        ChannelShift(3),
+        ChannelShift(3, "circular"),
+        Concatenation(GlobalAveragePool(), GlobalNormPool(), MaxPool(2), scaled=False),
+        NormPool(1),
         nn.Flatten(),
         NormalizedLinear(96, 3),
     ),

@@ -13,7 +13,10 @@ from torch import Tensor
 
 from lotnet.frozen import FrozenModule, FrozenResidual, FrozenSequential
 from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
+from lotnet.frozen.branches import FrozenConcatenation
+from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -25,6 +28,7 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
+from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 
 DIGITS = 60
 Column = list[flint.arb]  # one image: entries in the order c h w
@@ -74,6 +78,12 @@ def _function(module: FrozenModule, shape: Shape) -> Function:
         return lambda columns: [
             [a * s + b * t for s, t in zip(x, y, strict=True)]
             for x, y in zip(shortcut(columns), block(columns), strict=True)
+        ]
+    if isinstance(module, FrozenConcatenation):
+        scale, branches = flint.arb(float(module.scale)), [_function(branch, shape) for branch in module]
+        return lambda columns: [
+            [scale * v for part in parts for v in part]
+            for parts in zip(*(branch(columns) for branch in branches), strict=True)
         ]
     return EVALUATORS[type(module)](module, shape)
 
@@ -264,6 +274,56 @@ def _max_pool(module: FrozenMaxPool, shape: Shape) -> Function:
     return lambda columns: [[largest(x, window) for window in windows] for x in columns]
 
 
+def _channels(shape: Shape) -> list[list[int]]:
+    return torch.arange(_size(shape)).view(shape[0], -1).tolist()
+
+
+def _global_average_pool(module: FrozenGlobalAveragePool, shape: Shape) -> Function:
+    scale, channels = flint.arb(float(module.scale)), _channels(shape)
+    return lambda columns: [
+        [scale * sum((x[n] for n in channel), flint.arb(0)) for channel in channels] for x in columns
+    ]
+
+
+def _norm_pool(module: FrozenNormPool, shape: Shape) -> Function:
+    c, h, w = shape
+    kh, kw = module.settings["height"], module.settings["width"]
+    places = torch.arange(c * h * w).view(c, h, w).unfold(1, kh, kh).unfold(2, kw, kw).reshape(-1, kh * kw).tolist()
+    return lambda columns: [[sum((x[n] ** 2 for n in p), flint.arb(0)).sqrt() for p in places] for x in columns]
+
+
+def _layer_centering(module: FrozenLayerCentering, shape: Shape) -> Function:
+    bias, channels = _numbers(module.bias), _channels(shape)
+
+    def centred(x: Column) -> Column:
+        means = [sum((x[n] for n in channel), flint.arb(0)) / len(channel) for channel in channels]
+        return [x[n] - m + b for channel, m, b in zip(channels, means, bias, strict=True) for n in channel]
+
+    return lambda columns: [centred(x) for x in columns]
+
+
+def _channel_shift(module: FrozenChannelShift, shape: Shape) -> Function:
+    """The first `c % size^2` groups have a channel more than the others."""
+    c, h, w = shape
+    size = module.settings["size"]
+    small, more = divmod(c, size**2)
+    groups = [g for g in range(size**2) for _ in range(small + (g < more))]
+    places: list[int | None] = []
+    for channel, y, x in product(range(c), range(h), range(w)):
+        v, u = y + groups[channel] // size - size // 2, x + groups[channel] % size - size // 2
+        if module.settings["padding_mode"] == "circular":
+            v, u = v % h, u % w
+        places.append((channel * h + v) * w + u if 0 <= v < h and 0 <= u < w else None)
+    return lambda columns: [[flint.arb(0) if n is None else x[n] for n in places] for x in columns]
+
+
+def _upsampling(module: FrozenUpsampling, shape: Shape) -> Function:
+    c, h, w = shape
+    s = module.settings["stride"]
+    places = torch.arange(c * h * w).view(c // s**2, s, s, h, w).permute(0, 3, 1, 4, 2).flatten().tolist()
+    return lambda columns: [[x[n] for n in places] for x in columns]
+
+
 def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
     c, h, w = shape
     s = module.settings["stride"]
@@ -304,4 +364,9 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenGroupSort: _group_sort,
     FrozenLeakyReLU: _leaky_relu,
     FrozenHardtanh: _hardtanh,
+    FrozenGlobalAveragePool: _global_average_pool,
+    FrozenNormPool: _norm_pool,
+    FrozenLayerCentering: _layer_centering,
+    FrozenChannelShift: _channel_shift,
+    FrozenUpsampling: _upsampling,
 }

@@ -22,15 +22,22 @@ from lotnet.layers import (
     Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
     FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
     GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
     NormalizedLinear,
+    NormPool,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -286,6 +293,35 @@ def _activations(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     return (c, side, side), [_normalize(rng, c, scalar=True), *layers]
 
 
+def _windows(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Pools, centring and shifts after a convolution that preserves norms."""
+    c, height, width = 4, rng.choice((2, 4)), rng.choice((2, 4, 6))
+    convolution = OrthogonalConv2d(c, c, rng.choice((1, 2)), padding_mode="circular")
+    with torch.no_grad():
+        convolution.weight.normal_()
+    centering = LayerCentering(c)
+    with torch.no_grad():
+        centering.bias.normal_()
+    choices: tuple[tuple[nn.Module, ...], ...] = (
+        (GlobalAveragePool(),),
+        (NormPool(2),),
+        (GlobalNormPool(),),
+        (centering,),
+        (InvertibleUpsampling(2), MaxPool(2)),
+        (InvertibleDownsampling(2), ChannelShift(3, rng.choice(("zeros", "circular")))),
+    )
+    return (c, height, width), [_normalize(rng, c, scalar=True), convolution, *rng.choice(choices)]
+
+
+def _branches(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Branches that preserve norms, concatenated: tight whatever they are."""
+    c, side = rng.randint(1, 2), rng.choice((2, 3))
+    first = _convolution(rng, c, rng.randint(c, 3), side, "lot", "circular")
+    others = [_convolution(rng, c, c, side, "lot", "circular"), nn.Identity(), nn.Sequential()]
+    branches = Concatenation(first, *others[: rng.randint(0, 3)], scaled=rng.random() < 0.5)
+    return (c, side, side), [_normalize(rng, c, scalar=True), branches]
+
+
 BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "known answer": _known_answer,
     "linear": _linear,
@@ -296,4 +332,6 @@ BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "100 classes": _classes,
     "isometric": _isometric,
     "activations": _activations,
+    "windows": _windows,
+    "branches": _branches,
 }

@@ -12,15 +12,22 @@ from lotnet import (
     Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
     FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
     GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
     NormalizedLinear,
+    NormPool,
     OrthogonalConv2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
@@ -94,6 +101,19 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         lambda dtype: (leaky_relu(torch.tensor([0.3, -0.9, 1.0], dtype=torch.float64), dtype), (3, 2, 2)),
     ],
     "hardtanh": [lambda dtype: (FrozenHardtanh(dtype, {}, {"low": EDGES[0], "high": EDGES[1]}), (3, 2, 2))],
+    "global_average_pool": [frozen(GlobalAveragePool(), (2, 3, 4)), frozen(GlobalAveragePool(), (3, 1, 5))],
+    "norm_pool": [frozen(NormPool(2), (2, 4, 5)), frozen(NormPool(3), (1, 3, 6)), frozen(GlobalNormPool(), (2, 3, 4))],
+    "layer_centering": [frozen(LayerCentering(3), (3, 2, 4)), frozen(LayerCentering(2), (2, 1, 1))],
+    "concatenation": [
+        frozen(Concatenation(OrthogonalConv2d(2, 3, 3), MaxMin(), nn.Identity()), (2, 4, 3)),
+        frozen(Concatenation(NormalizedLinear(7, 5), nn.Identity(), scaled=False), (7,)),
+    ],
+    "channel_shift": [
+        frozen(ChannelShift(3), (9, 3, 2)),
+        frozen(ChannelShift(3, "circular"), (11, 2, 3)),
+        frozen(ChannelShift(1), (2, 2, 2)),
+    ],
+    "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -176,8 +196,10 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 
 
 # Kinds that accept any number of channels, or any side.
-ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling", "hardtanh"}
-ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
+POOLS = {"max_pool", "average_pool", "norm_pool"}
+ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
+ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
+ANY_SIDE |= {"channel_shift", "upsampling"}
 
 
 @kinds

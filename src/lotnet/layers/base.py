@@ -56,7 +56,10 @@ def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str
                 stages.append(stage)
                 shape = stage.output_shape(shape)
         return stages
-    return freeze_plain(module, shape, dtype, name)
+    stages = freeze_plain(module, shape, dtype, name)
+    for stage in stages:
+        _check_shape(stage, shape, dtype, f"{name} ({type(module).__name__})")
+    return stages
 
 
 def _freezes_its_own_forward(layer: type[LipschitzLayer]) -> bool:

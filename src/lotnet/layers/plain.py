@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.activations import FrozenHardtanh, FrozenLeakyReLU
 from lotnet.frozen.base import FrozenModule, Shape
-from lotnet.frozen.pointwise import FrozenFlatten
+from lotnet.frozen.moves import FrozenUpsampling
+from lotnet.frozen.pointwise import FrozenDownsampling, FrozenFlatten, FrozenMaxPool
 
 Stages = list[FrozenModule]
 
@@ -61,6 +62,26 @@ def _hardtanh(module: nn.Hardtanh, shape: Shape, dtype: torch.dtype) -> Stages |
     return [FrozenHardtanh(dtype, {}, {"low": low, "high": high})]
 
 
+def _max_pool(module: nn.MaxPool2d, shape: Shape, dtype: torch.dtype) -> Stages | None:
+    windows = {*_pair(module.kernel_size), *_pair(module.stride)}
+    others = (*_pair(module.padding), *(n - 1 for n in _pair(module.dilation)), module.ceil_mode, module.return_indices)
+    if len(windows) > 1 or any(others):
+        return None
+    return [FrozenMaxPool(dtype, {"size": windows.pop()}, {})]
+
+
+def _pair(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def _unshuffle(module: nn.PixelUnshuffle, shape: Shape, dtype: torch.dtype) -> Stages | None:
+    return [FrozenDownsampling(dtype, {"stride": module.downscale_factor}, {})]
+
+
+def _shuffle(module: nn.PixelShuffle, shape: Shape, dtype: torch.dtype) -> Stages | None:
+    return [FrozenUpsampling(dtype, {"stride": module.upscale_factor}, {})]
+
+
 FREEZERS: dict[type[nn.Module], Callable[[Any, Shape, torch.dtype], Stages | None]] = {
     nn.Identity: _nothing,
     nn.Flatten: _flatten,
@@ -68,11 +89,24 @@ FREEZERS: dict[type[nn.Module], Callable[[Any, Shape, torch.dtype], Stages | Non
     nn.LeakyReLU: _leaky_relu,
     nn.Hardtanh: _hardtanh,
     nn.ReLU6: _hardtanh,
+    nn.Dropout: _nothing,
+    nn.Dropout1d: _nothing,
+    nn.Dropout2d: _nothing,
+    nn.MaxPool2d: _max_pool,
+    nn.PixelUnshuffle: _unshuffle,
+    nn.PixelShuffle: _shuffle,
 }
 """How a module is frozen. None stands for arguments that no bound covers."""
 
 _SMOOTH = "its slope exceeds one, or nobody has proved how it rounds, so use MaxMin, Householder, GroupSort or nn.ReLU"
 _IN_PLACE = "use it without inplace=True, because a residual reads its own input again"
+
+_NORM = (
+    "it divides by a standard deviation, which may enlarge differences, so use Centering, which only subtracts a mean"
+)
+_LAYER_NORM = (
+    "it divides by a standard deviation, which has no bound, so use LayerCentering, which only subtracts a mean"
+)
 
 REPLACEMENTS: dict[type[nn.Module], str] = {
     nn.Conv2d: "use OrthogonalConv2d",
@@ -81,6 +115,16 @@ REPLACEMENTS: dict[type[nn.Module], str] = {
     nn.LeakyReLU: f"{_IN_PLACE}, and with a slope from -1 to 1",
     nn.Hardtanh: f"{_IN_PLACE}, and with an interval that contains zero",
     nn.ReLU6: _IN_PLACE,
+    nn.MaxPool2d: "windows that overlap enlarge differences, so use disjoint square ones, as in MaxPool(size)",
+    nn.AvgPool2d: "use AveragePool, which is scaled so that it is tight, or NormPool",
+    nn.AdaptiveAvgPool2d: "use GlobalAveragePool, which is scaled so that it is tight, or AveragePool",
+    nn.AdaptiveMaxPool2d: "use MaxPool with the size of a window",
+    nn.BatchNorm1d: _NORM,
+    nn.BatchNorm2d: _NORM,
+    nn.SyncBatchNorm: _NORM,
+    nn.LayerNorm: _LAYER_NORM,
+    nn.GroupNorm: _LAYER_NORM,
+    nn.InstanceNorm2d: _LAYER_NORM,
     nn.PReLU: "its slope may exceed one in training, so use nn.LeakyReLU or Householder",
     nn.Flatten: "use nn.Flatten(), which keeps nothing but the batch",
 } | dict.fromkeys(
