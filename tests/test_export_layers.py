@@ -39,6 +39,12 @@ MODELS: dict[str, tuple[nn.Module, ...]] = {
         nn.Flatten(),
         NormalizedLinear(96, 3),
     ),
+    "convolutions": (
+        OrthogonalConv2d(2, 4, 3, padding=2, dilation=2, groups=2),
+        OrthogonalConv2d(4, 4, 2, dilation=2, padding_mode="circular", parametrization="bcop"),
+        nn.Flatten(),
+        NormalizedLinear(96, 3),
+    ),
     "windows": (
         Concatenation(OrthogonalConv2d(2, 6, 3), nn.Identity()),
         InvertibleUpsampling(2),

@@ -16,6 +16,7 @@ from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLea
 from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
 from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
@@ -85,7 +86,55 @@ def _function(module: FrozenModule, shape: Shape) -> Function:
             [scale * v for part in parts for v in part]
             for parts in zip(*(branch(columns) for branch in branches), strict=True)
         ]
+    if isinstance(module, FrozenGrouped):
+        return _grouped(module, shape)
+    if isinstance(module, FrozenDilated):
+        return _dilated(module, shape)
     return EVALUATORS[type(module)](module, shape)
+
+
+def _grouped(module: FrozenGrouped, shape: Shape) -> Function:
+    groups = list(module)
+    size, part = _size(shape) // len(groups), (shape[0] // len(groups), *shape[1:])
+    functions = [_function(group, part) for group in groups]
+
+    def apply(columns: Columns) -> Columns:
+        parts = [f([x[n * size : (n + 1) * size] for x in columns]) for n, f in enumerate(functions)]
+        return [[v for piece in pieces for v in piece] for pieces in zip(*parts, strict=True)]
+
+    return apply
+
+
+def _dilated(module: FrozenDilated, shape: Shape) -> Function:
+    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c)."""
+    i, h, w = shape
+    (dh, dw), (down, right) = module.settings["dilation"], module.settings["shift"]
+    circular = module.settings["circular"]
+    rows, columns = (-(-(n + (0 if circular else s)) // d) for n, s, d in ((h, down, dh), (w, right, dw)))
+    (stage,) = module
+    function, phases = _function(stage, (i, rows, columns)), list(product(range(dh), range(dw)))
+
+    def phase(image: Column, r: int, c: int) -> Column:
+        entries = []
+        for n, y, x in product(range(i), range(rows), range(columns)):
+            v, u = r + dh * y - down, c + dw * x - right
+            if circular:
+                v, u = v % h, u % w
+            entries.append(image[(n * h + v) * w + u] if 0 <= v < h and 0 <= u < w else flint.arb(0))
+        return entries
+
+    def apply(images: Columns) -> Columns:
+        results = {p: function([phase(image, *p) for image in images]) for p in phases}
+        outputs = range(stage.output_shape((i, rows, columns))[0])
+        return [
+            [
+                results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw]
+                for o, y, x in product(outputs, range(h), range(w))
+            ]
+            for n in range(len(images))
+        ]
+
+    return apply
 
 
 def _affine(matrix: flint.arb_mat, bias: Column) -> Function:

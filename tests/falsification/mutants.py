@@ -21,6 +21,7 @@ from lotnet.frozen.activations import FrozenLeakyReLU
 from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenSeries
+from lotnet.frozen.direct_sum import FrozenDirectSum
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.linalg.polar import polar
@@ -151,6 +152,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "concatenation: max for the root of squares": partial(
         _patched, FrozenConcatenation, "_combine", lambda self, parts: Upper(max(parts)) * float(self.scale)
+    ),
+    "groups and phases: taken to be orthogonal": partial(
+        _patched, FrozenDirectSum, "_prove_lipschitz", lambda self: Upper(1)
     ),
 }
 

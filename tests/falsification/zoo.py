@@ -154,7 +154,7 @@ def _convolution(
     limit = side // stride + (2 if padding == "zeros" else 0)
     kernels = [k for k in (1, 2, 3) if k <= limit and (parametrization != "eco" or side // stride % k == 0)]
     recipe = SOC(frozen_terms=rng.choice((4, 12))) if parametrization == "soc" else parametrization
-    layer = OrthogonalConv2d(inputs, outputs, rng.choice(kernels), stride, padding, parametrization=recipe)
+    layer = OrthogonalConv2d(inputs, outputs, rng.choice(kernels), stride, padding_mode=padding, parametrization=recipe)
     with torch.no_grad():
         layer.weight.normal_().mul_(10 ** rng.uniform(-6, 6) if parametrization in ("lot", "eco") else 1)
         if layer.bias is not None:
@@ -322,6 +322,23 @@ def _branches(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     return (c, side, side), [_normalize(rng, c, scalar=True), branches]
 
 
+def _geometry(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Groups and dilations, of layers that preserve norms and of truncated exponentials, which enlarge them."""
+    c, side = rng.choice((2, 4)), 4
+    sizes = {
+        "dilation": rng.choice((1, 2)),
+        "groups": rng.choice((1, 2)),
+        "padding_mode": rng.choice(("zeros", "circular")),
+    }
+    recipe = rng.choice((SOC(frozen_terms=2), "lot", "bcop"))
+    layer = OrthogonalConv2d(c, c, rng.choice((1, 2)), parametrization=recipe, **sizes)
+    with torch.no_grad():
+        layer.weight.normal_()
+        assert layer.bias is not None
+        layer.bias.normal_()
+    return (c, side, side), [_normalize(rng, c, scalar=True), layer]
+
+
 BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "known answer": _known_answer,
     "linear": _linear,
@@ -334,4 +351,5 @@ BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "activations": _activations,
     "windows": _windows,
     "branches": _branches,
+    "geometry": _geometry,
 }

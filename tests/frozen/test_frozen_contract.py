@@ -113,6 +113,15 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(ChannelShift(3, "circular"), (11, 2, 3)),
         frozen(ChannelShift(1), (2, 2, 2)),
     ],
+    "grouped": [
+        frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 3, 4)),
+        frozen(OrthogonalConv2d(4, 2, 3, groups=2, parametrization="soc"), (4, 2, 2)),
+    ],
+    "dilated": [
+        frozen(OrthogonalConv2d(2, 3, 3, dilation=2), (2, 5, 4)),
+        frozen(OrthogonalConv2d(2, 2, 2, dilation=(2, 1), padding_mode="circular", parametrization="bcop"), (2, 4, 3)),
+        frozen(OrthogonalConv2d(4, 4, 2, dilation=(2, 3), groups=2), (4, 3, 5)),
+    ],
     "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3))],
 }
 

@@ -61,10 +61,14 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "upsampling": (InvertibleUpsampling(2),),
     "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
 } | {
-    f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, mode, parametrization=name),)
+    f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, padding_mode=mode, parametrization=name),)
     for name in PARAMETRIZATIONS
     for mode in ("zeros", "circular")
     for k, stride in ((1, 1), (2, 1), (3, 1), (3, 2))
+}
+LAYERS |= {
+    f"{name} d=2 g=2": (OrthogonalConv2d(4, 6, 3, dilation=2, groups=2, parametrization=name),)
+    for name in PARAMETRIZATIONS
 }
 
 

@@ -18,6 +18,7 @@ from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, S
 from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
 from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
@@ -59,7 +60,10 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "concatenation": FrozenConcatenation,
     "channel_shift": FrozenChannelShift,
     "upsampling": FrozenUpsampling,
+    "grouped": FrozenGrouped,
+    "dilated": FrozenDilated,
 }
+_WITH_STAGES = (FrozenSequential, FrozenConcatenation, FrozenDirectSum)
 _KIND = {form: name for name, form in FROZEN.items()}
 
 
@@ -171,7 +175,7 @@ def largest_input_norm(shape: Shape) -> float:
 
 
 def _describe(module: FrozenModule) -> dict[str, Any]:
-    children = list(module) if isinstance(module, FrozenSequential | FrozenConcatenation) else []
+    children = list(module) if isinstance(module, _WITH_STAGES) else []
     if isinstance(module, FrozenResidual):
         children = [module.shortcut, module.block]
     own = {

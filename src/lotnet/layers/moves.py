@@ -6,6 +6,7 @@ from torch import Tensor
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling, channels_to_windows, shift_channels
+from lotnet.layers.arguments import check_padding_mode
 from lotnet.layers.base import LipschitzLayer, check_sizes
 from lotnet.layers.structure import check_images
 from lotnet.parametrizations.base import PaddingMode
@@ -56,10 +57,8 @@ class ChannelShift(LipschitzLayer):
         check_sizes(kernel_size=kernel_size)
         if kernel_size % 2 == 0:
             raise InputError(f"ChannelShift needs an odd kernel_size, not {kernel_size}: 3 reads the nearest pixels")
-        if padding_mode not in ("zeros", "circular"):
-            raise InputError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
         self.kernel_size = kernel_size
-        self.padding_mode: PaddingMode = padding_mode
+        self.padding_mode = check_padding_mode(padding_mode)
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x, "ChannelShift")
