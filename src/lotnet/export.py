@@ -139,11 +139,14 @@ class DeployedModel(nn.Module):
 
     @property
     def tolerance(self) -> float:
-        """In float64, a tenth of the error bound that is subtracted from a radius.
+        """In float64, a tenth of the error bound that is subtracted from every radius, at least.
 
         True rounding is far smaller. A graph that lost the subtraction, or computes some step in float32, exceeds it.
         """
-        return self.limits.feature_error / self.limits.lipschitz / 10 if self.proved else TOLERANCE
+        if not self.proved:
+            return TOLERANCE
+        of_logits = 2 * float(self.limits.logit_error.min() / self.limits.pairs.max().clamp_min(1))
+        return (self.limits.feature_error + of_logits) / self.limits.lipschitz / 10
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.network(images)

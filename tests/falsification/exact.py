@@ -5,14 +5,19 @@ one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as
 """
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 
 import flint
 import torch
 from torch import Tensor
 
 from lotnet.frozen import FrozenModule, FrozenResidual, FrozenSequential
+from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
+from lotnet.frozen.branches import FrozenConcatenation
+from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
+from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -24,6 +29,7 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
+from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 
 DIGITS = 60
 Column = list[flint.arb]  # one image: entries in the order c h w
@@ -74,7 +80,61 @@ def _function(module: FrozenModule, shape: Shape) -> Function:
             [a * s + b * t for s, t in zip(x, y, strict=True)]
             for x, y in zip(shortcut(columns), block(columns), strict=True)
         ]
+    if isinstance(module, FrozenConcatenation):
+        scale, branches = flint.arb(float(module.scale)), [_function(branch, shape) for branch in module]
+        return lambda columns: [
+            [scale * v for part in parts for v in part]
+            for parts in zip(*(branch(columns) for branch in branches), strict=True)
+        ]
+    if isinstance(module, FrozenGrouped):
+        return _grouped(module, shape)
+    if isinstance(module, FrozenDilated):
+        return _dilated(module, shape)
     return EVALUATORS[type(module)](module, shape)
+
+
+def _grouped(module: FrozenGrouped, shape: Shape) -> Function:
+    groups = list(module)
+    size, part = _size(shape) // len(groups), (shape[0] // len(groups), *shape[1:])
+    functions = [_function(group, part) for group in groups]
+
+    def apply(columns: Columns) -> Columns:
+        parts = [f([x[n * size : (n + 1) * size] for x in columns]) for n, f in enumerate(functions)]
+        return [[v for piece in pieces for v in piece] for pieces in zip(*parts, strict=True)]
+
+    return apply
+
+
+def _dilated(module: FrozenDilated, shape: Shape) -> Function:
+    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c)."""
+    i, h, w = shape
+    (dh, dw), (down, right) = module.settings["dilation"], module.settings["shift"]
+    circular = module.settings["circular"]
+    rows, columns = (-(-(n + (0 if circular else s)) // d) for n, s, d in ((h, down, dh), (w, right, dw)))
+    (stage,) = module
+    function, phases = _function(stage, (i, rows, columns)), list(product(range(dh), range(dw)))
+
+    def phase(image: Column, r: int, c: int) -> Column:
+        entries = []
+        for n, y, x in product(range(i), range(rows), range(columns)):
+            v, u = r + dh * y - down, c + dw * x - right
+            if circular:
+                v, u = v % h, u % w
+            entries.append(image[(n * h + v) * w + u] if 0 <= v < h and 0 <= u < w else flint.arb(0))
+        return entries
+
+    def apply(images: Columns) -> Columns:
+        results = {p: function([phase(image, *p) for image in images]) for p in phases}
+        outputs = range(stage.output_shape((i, rows, columns))[0])
+        return [
+            [
+                results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw]
+                for o, y, x in product(outputs, range(h), range(w))
+            ]
+            for n in range(len(images))
+        ]
+
+    return apply
 
 
 def _affine(matrix: flint.arb_mat, bias: Column) -> Function:
@@ -211,6 +271,32 @@ def _max_min(module: FrozenMaxMin, shape: Shape) -> Function:
     return lambda columns: [sort(x) for x in columns]
 
 
+def _group_sort(module: FrozenGroupSort, shape: Shape) -> Function:
+    """Bubble sort, with the enclosures' own maximum and minimum: no comparison is decided."""
+    size = module.settings["size"]
+    stride = _size(shape) // size
+
+    def sort(x: Column) -> Column:
+        x = list(x)
+        for first in range(stride):
+            places = range(first, first + size * stride, stride)
+            for a, b in ((a, b) for last in range(size) for a, b in pairwise(places[: size - last])):
+                x[a], x[b] = x[a].max(x[b]), x[a].min(x[b])
+        return x
+
+    return lambda columns: [sort(x) for x in columns]
+
+
+def _leaky_relu(module: FrozenLeakyReLU, shape: Shape) -> Function:
+    slopes = [s for s in _numbers(module.slope) for _ in range(_size(shape) // shape[0])]
+    return lambda columns: [[v.max(0) + s * v.min(0) for v, s in zip(x, slopes, strict=True)] for x in columns]
+
+
+def _hardtanh(module: FrozenHardtanh, shape: Shape) -> Function:
+    low, high = (flint.arb(float(edge)) for edge in (module.low, module.high))
+    return lambda columns: [[v.max(low).min(high) for v in x] for x in columns]
+
+
 def _windows(shape: Shape, size: int) -> list[list[int]]:
     """Indices of the entries of each window, with windows in the order of the output."""
     c, h, w = shape
@@ -235,6 +321,56 @@ def _max_pool(module: FrozenMaxPool, shape: Shape) -> Function:
         return top
 
     return lambda columns: [[largest(x, window) for window in windows] for x in columns]
+
+
+def _channels(shape: Shape) -> list[list[int]]:
+    return torch.arange(_size(shape)).view(shape[0], -1).tolist()
+
+
+def _global_average_pool(module: FrozenGlobalAveragePool, shape: Shape) -> Function:
+    scale, channels = flint.arb(float(module.scale)), _channels(shape)
+    return lambda columns: [
+        [scale * sum((x[n] for n in channel), flint.arb(0)) for channel in channels] for x in columns
+    ]
+
+
+def _norm_pool(module: FrozenNormPool, shape: Shape) -> Function:
+    c, h, w = shape
+    kh, kw = module.settings["height"], module.settings["width"]
+    places = torch.arange(c * h * w).view(c, h, w).unfold(1, kh, kh).unfold(2, kw, kw).reshape(-1, kh * kw).tolist()
+    return lambda columns: [[sum((x[n] ** 2 for n in p), flint.arb(0)).sqrt() for p in places] for x in columns]
+
+
+def _layer_centering(module: FrozenLayerCentering, shape: Shape) -> Function:
+    bias, channels = _numbers(module.bias), _channels(shape)
+
+    def centred(x: Column) -> Column:
+        means = [sum((x[n] for n in channel), flint.arb(0)) / len(channel) for channel in channels]
+        return [x[n] - m + b for channel, m, b in zip(channels, means, bias, strict=True) for n in channel]
+
+    return lambda columns: [centred(x) for x in columns]
+
+
+def _channel_shift(module: FrozenChannelShift, shape: Shape) -> Function:
+    """The first `c % size^2` groups have a channel more than the others."""
+    c, h, w = shape
+    size = module.settings["size"]
+    small, more = divmod(c, size**2)
+    groups = [g for g in range(size**2) for _ in range(small + (g < more))]
+    places: list[int | None] = []
+    for channel, y, x in product(range(c), range(h), range(w)):
+        v, u = y + groups[channel] // size - size // 2, x + groups[channel] % size - size // 2
+        if module.settings["padding_mode"] == "circular":
+            v, u = v % h, u % w
+        places.append((channel * h + v) * w + u if 0 <= v < h and 0 <= u < w else None)
+    return lambda columns: [[flint.arb(0) if n is None else x[n] for n in places] for x in columns]
+
+
+def _upsampling(module: FrozenUpsampling, shape: Shape) -> Function:
+    c, h, w = shape
+    s = module.settings["stride"]
+    places = torch.arange(c * h * w).view(c // s**2, s, s, h, w).permute(0, 3, 1, 4, 2).flatten().tolist()
+    return lambda columns: [[x[n] for n in places] for x in columns]
 
 
 def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
@@ -274,4 +410,12 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenMaxPool: _max_pool,
     FrozenDownsampling: _downsampling,
     FrozenFlatten: _flatten,
+    FrozenGroupSort: _group_sort,
+    FrozenLeakyReLU: _leaky_relu,
+    FrozenHardtanh: _hardtanh,
+    FrozenGlobalAveragePool: _global_average_pool,
+    FrozenNormPool: _norm_pool,
+    FrozenLayerCentering: _layer_centering,
+    FrozenChannelShift: _channel_shift,
+    FrozenUpsampling: _upsampling,
 }

@@ -17,8 +17,13 @@ from torch import Tensor
 from lotnet.certification import certificate
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.frozen import FrozenModel, FrozenResidual, convolution, freezing, pointwise
+from lotnet.frozen.activations import FrozenLeakyReLU
+from lotnet.frozen.branches import FrozenConcatenation
+from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenSeries
+from lotnet.frozen.direct_sum import FrozenDirectSum
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
+from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.linalg.polar import polar
 from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
 from lotnet.parametrizations import LOT
@@ -132,6 +137,24 @@ MUTANTS: dict[str, Mutant] = {
     "exponential cut, bound 1": partial(_patched, FrozenSeries, "_prove_lipschitz", lambda self: Upper(1)),
     "reflection by a rounded v, bound 1": partial(
         _patched, FrozenHouseholder, "_prove_lipschitz", lambda self: Upper(1)
+    ),
+    "leaky ReLU: the smaller slope": partial(
+        _patched, FrozenLeakyReLU, "_prove_lipschitz", lambda self: Upper(float(self.slope.abs().min()) or 1.0)
+    ),
+    "global average: the plain mean's constant": partial(
+        _patched, FrozenGlobalAveragePool, "_prove_lipschitz", lambda self: Upper(1) / self.spec.pixels
+    ),
+    "l2 pooling: of the mean square": partial(
+        _patched, FrozenNormPool, "_prove_lipschitz", lambda self: Upper(1) / math.sqrt(self.spec.pixels)
+    ),
+    "layer centring: the norm of the diagonal": partial(
+        _patched, FrozenLayerCentering, "_prove_lipschitz", lambda self: Upper(1 - 1 / self.spec.pixels)
+    ),
+    "concatenation: max for the root of squares": partial(
+        _patched, FrozenConcatenation, "_combine", lambda self, parts: Upper(max(parts)) * float(self.scale)
+    ),
+    "groups and phases: taken to be orthogonal": partial(
+        _patched, FrozenDirectSum, "_prove_lipschitz", lambda self: Upper(1)
     ),
 }
 

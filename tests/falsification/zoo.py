@@ -19,15 +19,25 @@ from lotnet.frozen import FrozenModel, FrozenModule
 from lotnet.frozen.base import Shape
 from lotnet.frozen.model import assemble
 from lotnet.layers import (
+    Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
+    FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
     NormalizedLinear,
+    NormPool,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -144,7 +154,7 @@ def _convolution(
     limit = side // stride + (2 if padding == "zeros" else 0)
     kernels = [k for k in (1, 2, 3) if k <= limit and (parametrization != "eco" or side // stride % k == 0)]
     recipe = SOC(frozen_terms=rng.choice((4, 12))) if parametrization == "soc" else parametrization
-    layer = OrthogonalConv2d(inputs, outputs, rng.choice(kernels), stride, padding, parametrization=recipe)
+    layer = OrthogonalConv2d(inputs, outputs, rng.choice(kernels), stride, padding_mode=padding, parametrization=recipe)
     with torch.no_grad():
         layer.weight.normal_().mul_(10 ** rng.uniform(-6, 6) if parametrization in ("lot", "eco") else 1)
         if layer.bias is not None:
@@ -267,6 +277,68 @@ def _centering(channels: int) -> Centering:
     return layer
 
 
+def _activations(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Activations that sort, fold or cut off, after a convolution that preserves norms."""
+    c, side = rng.choice((2, 4)), rng.choice((2, 3))
+    activations = (
+        GroupSort(2),
+        GroupSort(c),
+        FullSort(),
+        Abs(rng.uniform(0.1, 1)),
+        nn.ReLU(),
+        nn.LeakyReLU(rng.uniform(-1, 1)),
+        nn.Hardtanh(-rng.uniform(1, 5), rng.uniform(1, 5)),
+    )
+    layers = [_convolution(rng, c, c, side, "lot", "circular"), rng.choice(activations)]
+    return (c, side, side), [_normalize(rng, c, scalar=True), *layers]
+
+
+def _windows(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Pools, centring and shifts after a convolution that preserves norms."""
+    c, height, width = 4, rng.choice((2, 4)), rng.choice((2, 4, 6))
+    convolution = OrthogonalConv2d(c, c, rng.choice((1, 2)), padding_mode="circular")
+    with torch.no_grad():
+        convolution.weight.normal_()
+    centering = LayerCentering(c)
+    with torch.no_grad():
+        centering.bias.normal_()
+    choices: tuple[tuple[nn.Module, ...], ...] = (
+        (GlobalAveragePool(),),
+        (NormPool(2),),
+        (GlobalNormPool(),),
+        (centering,),
+        (InvertibleUpsampling(2), MaxPool(2)),
+        (InvertibleDownsampling(2), ChannelShift(3, rng.choice(("zeros", "circular")))),
+    )
+    return (c, height, width), [_normalize(rng, c, scalar=True), convolution, *rng.choice(choices)]
+
+
+def _branches(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Branches that preserve norms, concatenated: tight whatever they are."""
+    c, side = rng.randint(1, 2), rng.choice((2, 3))
+    first = _convolution(rng, c, rng.randint(c, 3), side, "lot", "circular")
+    others = [_convolution(rng, c, c, side, "lot", "circular"), nn.Identity(), nn.Sequential()]
+    branches = Concatenation(first, *others[: rng.randint(0, 3)], scaled=rng.random() < 0.5)
+    return (c, side, side), [_normalize(rng, c, scalar=True), branches]
+
+
+def _geometry(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Groups and dilations, of layers that preserve norms and of truncated exponentials, which enlarge them."""
+    c, side = rng.choice((2, 4)), 4
+    sizes = {
+        "dilation": rng.choice((1, 2)),
+        "groups": rng.choice((1, 2)),
+        "padding_mode": rng.choice(("zeros", "circular")),
+    }
+    recipe = rng.choice((SOC(frozen_terms=2), "lot", "bcop"))
+    layer = OrthogonalConv2d(c, c, rng.choice((1, 2)), parametrization=recipe, **sizes)
+    with torch.no_grad():
+        layer.weight.normal_()
+        assert layer.bias is not None
+        layer.bias.normal_()
+    return (c, side, side), [_normalize(rng, c, scalar=True), layer]
+
+
 BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "known answer": _known_answer,
     "linear": _linear,
@@ -276,4 +348,8 @@ BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "pointwise": _pointwise,
     "100 classes": _classes,
     "isometric": _isometric,
+    "activations": _activations,
+    "windows": _windows,
+    "branches": _branches,
+    "geometry": _geometry,
 }

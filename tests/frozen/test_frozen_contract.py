@@ -9,22 +9,34 @@ from exact import DIGITS, real_function
 from torch import Tensor, nn
 
 from lotnet import (
+    Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
+    FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
     NormalizedLinear,
+    NormPool,
     OrthogonalConv2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
+from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
+from lotnet.layers.plain import leaky_relu
 from lotnet.parametrizations import SOC
 
 
@@ -46,6 +58,8 @@ def randomized(layer: LipschitzLayer) -> LipschitzLayer:
 def frozen(layer: LipschitzLayer, shape: Shape) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
     return lambda dtype: (randomized(layer).frozen(shape, dtype), shape)
 
+
+EDGES = torch.tensor([-0.7, 1.1], dtype=torch.float64)
 
 # At least one example of every kind; a kind without one fails the test below.
 CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
@@ -81,6 +95,34 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
     "max_pool": [frozen(MaxPool(2), (2, 4, 5))],
     "downsampling": [frozen(InvertibleDownsampling(2), (2, 4, 6))],
     "flatten": [lambda dtype: (FrozenFlatten(dtype, {}, {}), (2, 3, 2))],
+    "group_sort": [frozen(GroupSort(3), (6, 2, 3)), frozen(FullSort(), (4, 2, 2))],
+    "leaky_relu": [
+        frozen(Abs(0.5), (3, 2, 2)),
+        lambda dtype: (leaky_relu(torch.tensor([0.3, -0.9, 1.0], dtype=torch.float64), dtype), (3, 2, 2)),
+    ],
+    "hardtanh": [lambda dtype: (FrozenHardtanh(dtype, {}, {"low": EDGES[0], "high": EDGES[1]}), (3, 2, 2))],
+    "global_average_pool": [frozen(GlobalAveragePool(), (2, 3, 4)), frozen(GlobalAveragePool(), (3, 1, 5))],
+    "norm_pool": [frozen(NormPool(2), (2, 4, 5)), frozen(NormPool(3), (1, 3, 6)), frozen(GlobalNormPool(), (2, 3, 4))],
+    "layer_centering": [frozen(LayerCentering(3), (3, 2, 4)), frozen(LayerCentering(2), (2, 1, 1))],
+    "concatenation": [
+        frozen(Concatenation(OrthogonalConv2d(2, 3, 3), MaxMin(), nn.Identity()), (2, 4, 3)),
+        frozen(Concatenation(NormalizedLinear(7, 5), nn.Identity(), scaled=False), (7,)),
+    ],
+    "channel_shift": [
+        frozen(ChannelShift(3), (9, 3, 2)),
+        frozen(ChannelShift(3, "circular"), (11, 2, 3)),
+        frozen(ChannelShift(1), (2, 2, 2)),
+    ],
+    "grouped": [
+        frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 3, 4)),
+        frozen(OrthogonalConv2d(4, 2, 3, groups=2, parametrization="soc"), (4, 2, 2)),
+    ],
+    "dilated": [
+        frozen(OrthogonalConv2d(2, 3, 3, dilation=2), (2, 5, 4)),
+        frozen(OrthogonalConv2d(2, 2, 2, dilation=(2, 1), padding_mode="circular", parametrization="bcop"), (2, 4, 3)),
+        frozen(OrthogonalConv2d(4, 4, 2, dilation=(2, 3), groups=2), (4, 3, 5)),
+    ],
+    "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -154,9 +196,19 @@ def test_output_shape_is_what_forward_gives(kind: str) -> None:
         assert tuple(module(torch.rand(2, *shape)).shape[1:]) == module.output_shape(shape)
 
 
+@kinds
+def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
+    for case in CASES[kind]:
+        for dtype in (torch.float32, torch.float64):
+            module, shape = case(dtype)
+            assert tuple(module(torch.zeros(0, *shape, dtype=dtype)).shape) == (0, *module.output_shape(shape))
+
+
 # Kinds that accept any number of channels, or any side.
-ANY_CHANNELS = {"flatten", "max_pool", "average_pool", "downsampling"}
-ANY_SIDE = {"flatten", "max_pool", "average_pool", "max_min", "householder"}
+POOLS = {"max_pool", "average_pool", "norm_pool"}
+ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
+ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
+ANY_SIDE |= {"channel_shift", "upsampling"}
 
 
 @kinds

@@ -167,10 +167,7 @@ class OwnIdentity(nn.Identity):
         (Doubling(3, 3, 3), "Doubling"),
         (OwnSequence(OrthogonalConv2d(3, 3, 3)), "OwnSequence"),
         (OwnIdentity(), "OwnIdentity"),
-        (nn.ReLU(), "ReLU"),
-        (nn.Conv2d(3, 3, 3), "Conv2d"),
-        (nn.Flatten(2), "Flatten"),
-        (nn.Flatten(1, 2), "Flatten"),
+        (nn.Softmax(1), "Softmax"),
     ),
 )
 def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> None:
@@ -179,6 +176,46 @@ def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> N
         freeze(nn.Sequential(OrthogonalConv2d(3, 3, 3), foreign), 8)
     with pytest.raises(InputError, match=f"residual block is a {kind}"):
         freeze(nn.Sequential(OrthogonalConv2d(3, 3, 3), ConvexResidual(foreign)), 8)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "replacement"),
+    (
+        (nn.Conv2d(3, 3, 3), "use OrthogonalConv2d"),
+        (nn.Linear(3, 3), "use OrthogonalLinear"),
+        (nn.Flatten(2), "use nn.Flatten()"),
+        (nn.Flatten(1, 2), "use nn.Flatten()"),
+        (nn.GELU(), "use MaxMin, Householder"),
+        (nn.SiLU(), "use MaxMin, Householder"),
+        (nn.Mish(), "use MaxMin, Householder"),
+        (nn.ReLU(inplace=True), "without inplace=True"),
+        (nn.LeakyReLU(1.1), "slope from -1 to 1"),
+        (nn.Hardtanh(0.1, 1.0), "interval that contains zero"),
+        (nn.BatchNorm2d(3), "use Centering"),
+        (nn.LayerNorm((3, 8, 8)), "use LayerCentering"),
+        (nn.MaxPool2d(3, 2), "MaxPool(size)"),
+        (nn.MaxPool2d(2, padding=1), "MaxPool(size)"),
+        (nn.MaxPool2d((2, 1)), "MaxPool(size)"),
+        (nn.AvgPool2d(2), "use AveragePool"),
+        (nn.AdaptiveAvgPool2d(1), "use GlobalAveragePool"),
+    ),
+)
+def test_a_refusal_names_the_replacement(foreign: nn.Module, replacement: str) -> None:
+    name = type(foreign).__name__
+    with pytest.raises(InputError, match=f"model.0 is a {name}, for which lotnet has no proved bound: ") as caught:
+        freeze(nn.Sequential(foreign), (3, 8, 8))
+    assert replacement in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_plain_modules_that_are_frozen_as_they_are() -> None:
+    layers = (nn.Dropout(0.5), nn.Dropout2d(0.3), nn.PixelUnshuffle(2), nn.ReLU(), nn.PixelShuffle(2), nn.MaxPool2d(2))
+    model = nn.Sequential(OrthogonalConv2d(3, 3, 3), *layers, nn.MaxPool2d((2, 2), stride=(2, 2))).eval()
+    frozen = freeze(model, 8)
+    assert len(list(frozen)) == 6, "Dropout is nothing in a frozen model"
+    x = torch.rand(2, 3, 8, 8)
+    assert torch.allclose(frozen(x), model(x), atol=1e-5)
+    with pytest.raises(InputError, match=r"model.0 \(PixelShuffle\) does not take inputs of shape \(3, 8, 8\)"):
+        freeze(nn.Sequential(nn.PixelShuffle(2)), (3, 8, 8))
 
 
 def test_a_subclass_that_keeps_the_forward_is_not_foreign() -> None:

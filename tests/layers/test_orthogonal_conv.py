@@ -22,7 +22,9 @@ from lotnet.parametrizations import Cayley
 def test_shapes_and_norm_on_rectangular_images(k: int, stride: int, padding_mode: str) -> None:
     height, width = 6 * stride, 5 * stride
     for inputs, outputs in ((2, 3), (3, 3), (4, 2)):
-        layer = randomize(OrthogonalConv2d(inputs, outputs, k, stride, padding_mode).double(), seed=k).eval()
+        layer = randomize(
+            OrthogonalConv2d(inputs, outputs, k, stride, padding_mode=padding_mode).double(), seed=k
+        ).eval()
         x = torch.randn(2, inputs, height, width, dtype=torch.float64)
         y = layer(x)
         assert y.shape == (2, outputs, 6, 5)
@@ -34,7 +36,7 @@ def test_shapes_and_norm_on_rectangular_images(k: int, stride: int, padding_mode
 @pytest.mark.parametrize("channels", ((2, 4), (2, 8), (2, 9)))
 def test_a_strided_layer_is_orthogonal_in_the_downsampled_shape(channels: tuple[int, int], padding_mode: str) -> None:
     inputs, outputs = channels
-    layer = randomize(OrthogonalConv2d(inputs, outputs, 3, 2, padding_mode).double()).eval()
+    layer = randomize(OrthogonalConv2d(inputs, outputs, 3, 2, padding_mode=padding_mode).double()).eval()
     values = torch.linalg.svdvals(dense(layer, (inputs, 8, 8)))
     assert values[0] <= 1 + 1e-12
     if padding_mode == "circular":  # orthonormal rows or columns, whichever are fewer
@@ -319,14 +321,34 @@ def test_integer_images_are_refused() -> None:
     ("arguments", "sentence"),
     (
         ({"parametrization": "loot"}, r"unknown parametrization 'loot': choose one of lot, soc"),
-        ({"padding_mode": "reflect"}, r"unknown padding_mode 'reflect': choose zeros or circular"),
-        ({"stride": 0}, r"stride must be one whole number, at least 1, not 0"),
-        ({"kernel_size": (3, 3)}, r"kernel_size must be one whole number, at least 1, not \(3, 3\)"),
+        ({"padding_mode": "reflect"}, r"'reflect' copies pixels .* enlarges differences: choose zeros or circular"),
+        ({"padding_mode": "replicate"}, r"'replicate' copies pixels .* enlarges differences: choose zeros or circular"),
+        ({"padding_mode": "wrap"}, r"unknown padding_mode 'wrap': choose zeros or circular"),
+        ({"padding": 0}, r'padding must keep the size of the image, .* not 0: use padding="same" or 1'),
+        ({"padding": "valid"}, r"not 'valid': use padding=\"same\" or 1"),
+        ({"padding": "circular"}, r"not 'circular': use .*padding_mode for the border"),
+        ({"padding": 1, "kernel_size": 2}, r'not 1: use padding="same", and'),
+        ({"stride": 0}, r"stride must be one or two whole numbers, at least 1, not 0"),
+        ({"stride": (1, 2)}, r"stride must be equal along rows and columns, not \(1, 2\): pass one number"),
+        ({"kernel_size": (3, 3, 3)}, r"kernel_size must be one or two whole numbers, at least 1, not \(3, 3, 3\)"),
+        ({"kernel_size": 3.0}, r"kernel_size must be one or two whole numbers, at least 1, not 3.0"),
     ),
 )
 def test_invalid_arguments_are_refused(arguments: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         OrthogonalConv2d(**{"in_channels": 2, "out_channels": 2, "kernel_size": 3} | arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", ((3, 1, 1), (3, 2, 1), ((3, 3), (2, 2), (1, 1)), (5, 1, 2), (1, 1, 0), (2, 1, "same"))
+)
+def test_arguments_in_the_order_of_pytorch(arguments: tuple) -> None:
+    """`padding` is what equals "same"."""
+    layer, plain = OrthogonalConv2d(2, 4, *arguments), OrthogonalConv2d(2, 4, arguments[0], arguments[1])
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(1, 2, 6, 8)
+    assert torch.equal(layer(x), plain(x))
+    assert layer(x).shape == nn.Conv2d(2, 4, *arguments)(x).shape
 
 
 def test_a_zero_kernel_is_the_zero_map_and_can_be_trained() -> None:

@@ -6,15 +6,25 @@ from layer_cases import jacobian, largest_singular_value, randomize
 from torch import Tensor, nn
 
 from lotnet import (
+    Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
+    FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
     NormalizedLinear,
+    NormPool,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -36,12 +46,29 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "normalized linear": (nn.Flatten(), NormalizedLinear(144, 5)),
     "residual": (ConvexResidual(OrthogonalConv2d(4, 4, 3), 0.2),),
     "shortcut": (ConvexResidual(OrthogonalConv2d(4, 6, 3), 0.2, shortcut=OrthogonalConv2d(4, 6, 1)),),
+    "group sort": (GroupSort(2),),
+    "full sort": (FullSort(),),
+    "abs": (Abs(0.5),),
+    "relu": (nn.ReLU(),),
+    "leaky relu": (nn.LeakyReLU(0.3),),
+    "hardtanh": (nn.Hardtanh(-0.2, 0.6),),
+    "global average pool": (GlobalAveragePool(),),
+    "norm pool": (NormPool(2),),
+    "global norm pool": (GlobalNormPool(),),
+    "layer centering": (LayerCentering(4),),
+    "concatenation": (Concatenation(OrthogonalConv2d(4, 4, 3), nn.Identity(), MaxMin()),),
+    "channel shift": (OrthogonalConv2d(4, 9, 1), ChannelShift(3)),
+    "upsampling": (InvertibleUpsampling(2),),
     "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
 } | {
-    f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, mode, parametrization=name),)
+    f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, padding_mode=mode, parametrization=name),)
     for name in PARAMETRIZATIONS
     for mode in ("zeros", "circular")
     for k, stride in ((1, 1), (2, 1), (3, 1), (3, 2))
+}
+LAYERS |= {
+    f"{name} d=2 g=2": (OrthogonalConv2d(4, 6, 3, dilation=2, groups=2, parametrization=name),)
+    for name in PARAMETRIZATIONS
 }
 
 

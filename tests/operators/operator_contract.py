@@ -66,7 +66,7 @@ def check_frozen(operator: Operator, shape: tuple[int, int, int]) -> None:
         assert module.fits(shape) and module.output_shape(shape) == (len(bias), *shape[1:])
         zero = module(torch.zeros(1, *shape, dtype=dtype))
         assert torch.allclose(zero, bias.to(dtype)[:, None, None].expand_as(zero))
-        stored = matrix(lambda x, m=module: m(x.to(m.precision)).double() - m.bias.double()[:, None, None], shape)
+        stored = matrix(lambda x, m=module, b=zero: (m(x.to(m.precision)) - b).double(), shape)
         assert (stored - matrix(operator.apply, shape)).abs().max() < 1e-5
         norm = float(torch.linalg.matrix_norm(stored, 2))
         bound = float(module.lipschitz_bound())

@@ -6,7 +6,7 @@ import torch
 
 from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import Grid, transfer
-from lotnet.operators import Blocks, Kernel, Operator, Series, Spectrum
+from lotnet.operators import Blocks, Dilated, Grouped, Kernel, Operator, Phases, Series, Spectrum
 from lotnet.parametrizations import PARAMETRIZATIONS
 
 SHAPE = (2, 6, 4)
@@ -34,6 +34,9 @@ def made(name: str) -> Operator:
         "kernel, periodic and dilated": Kernel(kernel, "circular", dilation=(2, 1)),
         "kernel, filled up": Kernel(kernel, "circular", extra=(1, 2)),
         "series": Series(skew(3), 6, 3),
+        "dilated": Dilated(Kernel(kernel), Phases((2, 3), (1, 0))),
+        "dilated, periodic": Dilated(spectrum(Grid(3, 4)), Phases((2, 1), circular=True)),
+        "grouped": Grouped((Kernel(kernel[:, :1]), Kernel(kernel[:, 1:]))),
     }
     return forms[name]
 
@@ -47,6 +50,9 @@ NAMES = (
     "kernel, periodic and dilated",
     "kernel, filled up",
     "series",
+    "dilated",
+    "dilated, periodic",
+    "grouped",
 )
 
 

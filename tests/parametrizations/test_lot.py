@@ -30,7 +30,7 @@ def test_equals_the_paper(k: int, o: int, i: int, padding_mode: str) -> None:
 
 
 def test_the_literal_layer_has_our_signature() -> None:
-    literal, ours = LiteralLOT(2, 8, 3, 2, "zeros", True), OrthogonalConv2d(2, 8, 3, 2, "zeros", True).eval()
+    literal, ours = LiteralLOT(2, 8, 3, 2, "zeros", True), OrthogonalConv2d(2, 8, 3, 2).eval()
     with torch.no_grad():
         for layer in (literal, ours):
             layer.weight.zero_()

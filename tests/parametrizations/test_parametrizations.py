@@ -30,7 +30,9 @@ paddings = pytest.mark.parametrize("padding_mode", ("zeros", "circular"))
 def make(name: str, shape: str, k: int, stride: int, padding_mode: str) -> OrthogonalConv2d:
     """A float64 layer with a random kernel and bias."""
     torch.manual_seed(k)
-    layer = OrthogonalConv2d(*SHAPES[shape][stride], k, stride, padding_mode, parametrization=name).double()
+    layer = OrthogonalConv2d(
+        *SHAPES[shape][stride], k, stride, padding_mode=padding_mode, parametrization=name
+    ).double()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_()

@@ -62,7 +62,7 @@ class L2(Ball):
     def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
         direction = self.steepest(_random(torch.randn, like.shape, like, generator))
         part = _random(torch.rand, (len(like), 1, 1, 1), like, generator)
-        return self.radius * direction * part ** (1 / like[0].numel())
+        return self.radius * direction * part ** (1 / like.shape[1:].numel())
 
     def steepest(self, gradient: Tensor) -> Tensor:
         return unit(gradient)

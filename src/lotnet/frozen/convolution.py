@@ -135,9 +135,9 @@ class FrozenDense(FrozenConvolution):
     matrix: Tensor  # (h w o) x (h w i)
 
     def apply_linear(self, x: Tensor) -> Tensor:
-        b, _, h, w = x.shape
-        pixels = x.permute(2, 3, 1, 0).reshape(-1, b)
-        return (self.matrix @ pixels).view(h, w, -1, b).permute(3, 2, 0, 1)
+        b, c, h, w = x.shape
+        pixels = x.permute(2, 3, 1, 0).reshape(h * w * c, b)
+        return (self.matrix @ pixels).view(h, w, len(self.bias), b).permute(3, 2, 0, 1)
 
     def _prove_lipschitz(self) -> Upper:
         # Zero padding on a small image makes the layer contract, by 0.1 % on a trained network. Radii do not use that,
@@ -182,7 +182,8 @@ class FrozenKernel(FrozenConvolution):
         patches = F.unfold(self.operator().pad(x), (kh, kw), dilation=self.spec.dilation)  # b, i kh kw, pixels
         # One product for all images: separate products would read the kernel again for each image.
         columns = patches.transpose(0, 1).flatten(1)
-        return (self.kernel.view(o, -1) @ columns).view(o, b, h + self.spec.extra[0], -1)[..., :h, :w].transpose(0, 1)
+        rows, width = h + self.spec.extra[0], w + self.spec.extra[1]
+        return (self.kernel.view(o, -1) @ columns).view(o, b, rows, width)[..., :h, :w].transpose(0, 1)
 
     def _prove_lipschitz(self) -> Upper:
         return kernel_norm(self.operator(), self.spec.height, self.spec.width)

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotnet.frozen.base import Shape
+from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.convolution import FrozenConvolution, FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
-from lotnet.operators import Kernel, Operator, Series, Spectrum
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
+from lotnet.operators import Dilated, Grouped, Kernel, Operator, Series, Spectrum
 
 # Freezing shrinks every operator but a series by this factor before rounding to float32, so that the rounding of the
 # entries does not push the largest singular value above one. (In float64 no such rounding happens.)
@@ -16,7 +17,7 @@ _SHRINK = 1 - 2.0**-20
 
 
 @singledispatch
-def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
     """Store a float64 operator for images of `shape` (i, h, w).
 
     An operator without a registered function is stored as its dense matrix. Forms that need less storage are
@@ -29,7 +30,7 @@ def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype
 
 
 @freeze_operator.register
-def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
     """Store one matrix per frequency, or the dense matrix if that is no larger: images of up to 2 x 2 pixels."""
     _, h, w = shape
     grid, transfers, shrink = operator.grid, operator.transfers, _shrink(dtype)
@@ -51,6 +52,23 @@ def _(operator: Series, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -
     settings = {"terms": operator.terms, "out_channels": operator.out_channels}
     tensors = {"kernel": operator.skew.kernel, "bias": _bias(bias, operator.out_channels)}
     return FrozenSeries(dtype, _kernel_settings(operator.skew, shape) | settings, tensors)
+
+
+@freeze_operator.register
+def _(operator: Grouped, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
+    count = len(operator.groups)
+    part = (shape[0] // count, *shape[1:])
+    biases = [None] * count if bias is None else bias.chunk(count)
+    stages = [freeze_operator(group, part, b, dtype) for group, b in zip(operator.groups, biases, strict=True)]
+    return FrozenGrouped(dtype, {}, {}, *stages)
+
+
+@freeze_operator.register
+def _(operator: Dilated, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
+    phases, (c, h, w) = operator.phases, shape
+    inner = freeze_operator(operator.inner, (c, *phases.size(h, w)), bias, dtype)
+    settings = {"height": h, "width": w, "dilation": list(phases.dilation), "shift": list(phases.shift)}
+    return FrozenDilated(dtype, settings | {"circular": phases.circular}, {}, inner)
 
 
 def _shrink(dtype: torch.dtype) -> float:

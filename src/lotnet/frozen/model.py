@@ -14,8 +14,13 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
+from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
 from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, Shape
+from lotnet.frozen.branches import FrozenConcatenation
+from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
+from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -27,6 +32,7 @@ from lotnet.frozen.pointwise import (
     FrozenNormalize,
     FrozenShift,
 )
+from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.records import Between, parse_json
 
 FORMAT = 2
@@ -48,7 +54,19 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "max_pool": FrozenMaxPool,
     "downsampling": FrozenDownsampling,
     "flatten": FrozenFlatten,
+    "group_sort": FrozenGroupSort,
+    "leaky_relu": FrozenLeakyReLU,
+    "hardtanh": FrozenHardtanh,
+    "global_average_pool": FrozenGlobalAveragePool,
+    "norm_pool": FrozenNormPool,
+    "layer_centering": FrozenLayerCentering,
+    "concatenation": FrozenConcatenation,
+    "channel_shift": FrozenChannelShift,
+    "upsampling": FrozenUpsampling,
+    "grouped": FrozenGrouped,
+    "dilated": FrozenDilated,
 }
+_WITH_STAGES = (FrozenSequential, FrozenConcatenation, FrozenDirectSum)
 _KIND = {form: name for name, form in FROZEN.items()}
 
 
@@ -173,7 +191,7 @@ def largest_input_norm(shape: Shape) -> float:
 
 
 def _describe(module: FrozenModule) -> dict[str, Any]:
-    children = list(module) if isinstance(module, FrozenSequential) else []
+    children = list(module) if isinstance(module, _WITH_STAGES) else []
     if isinstance(module, FrozenResidual):
         children = [module.shortcut, module.block]
     own = {

@@ -25,12 +25,14 @@ def max_min(x: Tensor) -> Tensor:
 def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s h/s w/s
     """`F.pixel_unshuffle`: each stride x stride window becomes stride^2 channels.
 
-    It preserves the memory order pixels, channels, batch, in which `linalg.fourier` returns images.
+    It preserves the memory order pixels, channels, batch, in which `linalg.fourier` returns images. An empty batch,
+    which `F.pixel_unshuffle` returns as it is, changes its shape like any other.
     """
     pixels = x.permute(2, 3, 1, 0)
-    if not pixels.is_contiguous():
-        return F.pixel_unshuffle(x, stride)
     h, w, c, b = pixels.shape
+    if not pixels.is_contiguous():
+        windows = x.reshape(b, c, h // stride, stride, w // stride, stride).permute(0, 1, 3, 5, 2, 4)
+        return windows.reshape(b, c * stride**2, h // stride, w // stride)
     windows = pixels.view(h // stride, stride, w // stride, stride, c, b).permute(0, 2, 4, 1, 3, 5)
     return windows.reshape(h // stride, w // stride, c * stride**2, b).permute(3, 2, 0, 1)
 
@@ -233,7 +235,7 @@ class FrozenDownsampling(Exact):
         return {"s": self.spec.stride}
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.pixel_unshuffle(x, self.spec.stride)
+        return windows_to_channels(x, self.spec.stride)
 
     def output_shape(self, shape: Shape) -> Shape:
         c, h, w = shape

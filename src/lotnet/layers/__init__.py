@@ -1,9 +1,13 @@
 """Layers that are 1-Lipschitz in the l2 norm."""
 
-from lotnet.layers.activations import Householder, MaxMin
+from lotnet.layers.activations import Abs, FullSort, GroupSort, Householder, MaxMin
 from lotnet.layers.base import LipschitzLayer, freeze
+from lotnet.layers.branches import Concatenation
+from lotnet.layers.centering import LayerCentering
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.layers.linear import NormalizedLinear, OrthogonalLinear
+from lotnet.layers.moves import ChannelShift, InvertibleUpsampling
+from lotnet.layers.pooling import GlobalAveragePool, GlobalNormPool, NormPool
 from lotnet.layers.structure import (
     AveragePool,
     Centering,
@@ -14,14 +18,24 @@ from lotnet.layers.structure import (
 )
 
 __all__ = [
+    "Abs",
     "AveragePool",
     "Centering",
+    "ChannelShift",
+    "Concatenation",
     "ConvexResidual",
+    "FullSort",
+    "GlobalAveragePool",
+    "GlobalNormPool",
+    "GroupSort",
     "Householder",
     "InvertibleDownsampling",
+    "InvertibleUpsampling",
+    "LayerCentering",
     "LipschitzLayer",
     "MaxMin",
     "MaxPool",
+    "NormPool",
     "Normalize",
     "NormalizedLinear",
     "OrthogonalConv2d",

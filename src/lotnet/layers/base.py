@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.model import FrozenModel, assemble
-from lotnet.frozen.pointwise import FrozenFlatten
+from lotnet.layers.plain import freeze_plain
 
 
 class LipschitzLayer(nn.Module, ABC):
@@ -28,9 +28,9 @@ class LipschitzLayer(nn.Module, ABC):
 def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch.float32) -> FrozenModel:
     """Convert a model to a plain inference module with proved bounds, orthogonalised in float64 and stored in `dtype`.
 
-    `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, `nn.Flatten`,
-    `nn.Identity` and lotnet's layers can be frozen. Any other module, such as one with its own `x + f(x)`, raises an
-    error that names it, because lotnet has no rule for its bounds.
+    `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, lotnet's layers and the
+    PyTorch modules listed in `lotnet.layers.plain` can be frozen. Any other module, such as one with its own
+    `x + f(x)`, raises an error that names it and its replacement, because lotnet has no rule for its bounds.
 
     >>> from lotnet import OrthogonalConv2d
     >>> freeze(nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16).input_shape
@@ -49,10 +49,6 @@ def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str
         stage = module.frozen(shape, dtype)
         _check_shape(stage, shape, dtype, f"{name} ({type(module).__name__})")
         return [stage]
-    if type(module) is nn.Identity:
-        return []
-    if type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1:
-        return [FrozenFlatten(dtype, {}, {})]
     if type(module) is nn.Sequential:
         stages: list[FrozenModule] = []
         for child_name, child in module.named_children():
@@ -60,10 +56,10 @@ def frozen_stages(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str
                 stages.append(stage)
                 shape = stage.output_shape(shape)
         return stages
-    raise InputError(
-        f"{name} is a {type(module).__name__}, for which lotnet has no proved bound: build the model from "
-        "nn.Sequential and lotnet layers"
-    )
+    stages = freeze_plain(module, shape, dtype, name)
+    for stage in stages:
+        _check_shape(stage, shape, dtype, f"{name} ({type(module).__name__})")
+    return stages
 
 
 def _freezes_its_own_forward(layer: type[LipschitzLayer]) -> bool:

@@ -8,8 +8,9 @@ from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
 from lotnet.kernels import dispatch
+from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, pair, same_pair
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
-from lotnet.operators import Operator
+from lotnet.operators import Dilated, Grouped, Operator, Phases
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
 
@@ -17,8 +18,13 @@ from lotnet.parametrizations.base import PaddingMode
 class OrthogonalConv2d(LipschitzLayer):
     """Orthogonal 2-D convolution (largest singular value one), aligned like `nn.Conv2d(padding="same")`.
 
-    With a stride s, each s x s window first becomes s^2 channels. This is invertible, so a strided layer can preserve
-    norms too. In `train()` mode the layer uses the fast iteration of its parametrization. In `eval()` mode it uses the
+    The arguments are those of `nn.Conv2d` where the layer can be orthogonal. `padding` is "same", or the number that
+    equals it: 1 for a 3 x 3 kernel. With a stride s, each s x s window first becomes s^2 channels, and the kernel acts
+    on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can preserve norms.
+    With groups, each group of channels has its own kernel, as in `nn.Conv2d`; windows of a channel belong to its group.
+    With dilation d, tap t of k reads the pixel `d t - floor(d (k - 1) / 2)` away.
+
+    In `train()` mode the layer uses the fast iteration of its parametrization. In `eval()` mode it uses the
     most accurate one, without gradients for the weight, and caches the operator until the weight or the image size
     changes. The output has the input's dtype; half precisions and autocast are widened to float32 inside.
 
@@ -32,24 +38,34 @@ class OrthogonalConv2d(LipschitzLayer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding_mode: PaddingMode = "zeros",
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: str | int | Pair = "same",
+        dilation: int | Pair = 1,
+        groups: int = 1,
         bias: bool = True,
+        padding_mode: PaddingMode = "zeros",
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
-        check_sizes(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride)
-        if padding_mode not in ("zeros", "circular"):
-            raise InputError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+        check_sizes(in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
+            raise InputError(
+                f"{in_channels} input and {out_channels} output channels cannot be divided into {groups} groups: "
+                "choose a number that divides both"
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding_mode: PaddingMode = padding_mode
+        self.kernel_size = same_pair("kernel_size", kernel_size)
+        self.stride = same_pair("stride", stride)
+        self.dilation = pair("dilation", dilation)
+        check_padding(padding, pair("kernel_size", kernel_size), self.dilation)
+        self.groups = groups
+        self.padding_mode = check_padding_mode(padding_mode)
         self.parametrization = _named(parametrization)
-        inner = in_channels * stride**2
-        self.weight = nn.Parameter(self.parametrization.initial_weight(out_channels, inner, kernel_size))
+        sizes = (out_channels // groups, in_channels // groups * self.stride**2, self.kernel_size)
+        weights = [self.parametrization.initial_weight(*sizes) for _ in range(groups)]
+        self.weight = nn.Parameter(torch.cat(weights))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._eval_operator = Cached()
         self.prepared: Operator | None = None
@@ -72,10 +88,10 @@ class OrthogonalConv2d(LipschitzLayer):
         weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         if self.training:
             if self.prepared is not None:
-                return self.prepared
+                return self._dilated(self.prepared)
             if not dispatch.reading_synchronizes(weight):  # on a GPU the training loop checks the loss instead
                 check_finite(weight, "kernel")
-            return self.parametrization.operator(weight, geometry)
+            return self._dilated(self.undilated_operator(weight, geometry))
         key = (geometry, self.parametrization)
         return self._eval_operator.get(
             key, weight, lambda: self.frozen_operator(height, width).to(weight.device, weight.dtype)
@@ -85,7 +101,22 @@ class OrthogonalConv2d(LipschitzLayer):
     def frozen_operator(self, height: int, width: int) -> Operator:
         """The linear operator on (downsampled) images of this size, as accurate as float64 allows."""
         check_finite(self.weight, "kernel")
-        return self.parametrization.operator(self.weight.double(), self.geometry(height, width), frozen=True)
+        return self._dilated(self.undilated_operator(self.weight.double(), self.geometry(height, width), frozen=True))
+
+    def undilated_operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        """The operator on each phase of the dilation, one for each group of channels."""
+        kernels = weight.chunk(self.groups)
+        operators = tuple(self.parametrization.operator(kernel, geometry, frozen) for kernel in kernels)
+        return operators[0] if self.groups == 1 else Grouped(operators)
+
+    def _dilated(self, operator: Operator) -> Operator:
+        return operator if self._phases.count == 1 else Dilated(operator, self._phases)
+
+    @property
+    def _phases(self) -> Phases:
+        kernel_size = (self.kernel_size, self.kernel_size)
+        dilation = self.dilation if self.kernel_size > 1 else (1, 1)  # a single tap does not move
+        return Phases.of(kernel_size, dilation, self.padding_mode == "circular")
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
@@ -98,9 +129,15 @@ class OrthogonalConv2d(LipschitzLayer):
         return FrozenSequential(dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution)
 
     def geometry(self, height: int, width: int) -> Geometry:
-        """The convolution on (downsampled) images of this size."""
-        inner = self.in_channels * self.stride**2
-        geometry = Geometry(self.out_channels, inner, self.kernel_size, height, width, self.padding_mode)
+        """The convolution of one group on one phase of (downsampled) images of this size."""
+        phases = self._phases
+        if phases.circular and (height % phases.dilation[0] or width % phases.dilation[1]):
+            raise InputError(
+                f"circular padding with dilation {phases.dilation} needs sides divisible by it, not {height} x "
+                f'{width}: resize the images or use padding_mode="zeros"'
+            )
+        inputs, outputs = self.in_channels // self.groups * self.stride**2, self.out_channels // self.groups
+        geometry = Geometry(outputs, inputs, self.kernel_size, *phases.size(height, width), self.padding_mode)
         geometry.check()
         return geometry
 
@@ -120,6 +157,8 @@ class OrthogonalConv2d(LipschitzLayer):
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
         text += f", stride={self.stride}" if self.stride > 1 else ""
+        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
+        text += f", groups={self.groups}" if self.groups > 1 else ""
         text += f", padding_mode={self.padding_mode!r}" if self.padding_mode != "zeros" else ""
         return f"{text}, parametrization={self.parametrization}"
 

@@ -131,7 +131,7 @@ class InvertibleDownsampling(LipschitzLayer):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        _check_images(x, "InvertibleDownsampling")
+        check_images(x, "InvertibleDownsampling")
         if x.shape[-1] % self.stride or x.shape[-2] % self.stride:
             raise InputError(
                 f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {self.stride}: "
@@ -207,7 +207,7 @@ class AveragePool(LipschitzLayer):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        _check_pool(x, self.size)
+        check_pool(x, self.size)
         return F.avg_pool2d(x, self.size) * self.size
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
@@ -230,7 +230,7 @@ class MaxPool(LipschitzLayer):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        _check_pool(x, self.size)
+        check_pool(x, self.size)
         return F.max_pool2d(x, self.size)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
@@ -240,7 +240,7 @@ class MaxPool(LipschitzLayer):
         return f"size={self.size}"
 
 
-def _check_images(x: Tensor, name: str) -> None:
+def check_images(x: Tensor, name: str) -> None:
     if x.ndim != 4:
         raise InputError(
             f"{name} takes batches of images (b, c, h, w), not a tensor of shape {tuple(x.shape)}: one image is a "
@@ -248,8 +248,8 @@ def _check_images(x: Tensor, name: str) -> None:
         )
 
 
-def _check_pool(x: Tensor, size: int) -> None:
-    _check_images(x, "a pool")
+def check_pool(x: Tensor, size: int) -> None:
+    check_images(x, "a pool")
     if min(x.shape[2:]) < size:
         raise InputError(
             f"images of {x.shape[2]} x {x.shape[3]} have no window of {size} x {size}: use a smaller size or larger "

@@ -92,7 +92,7 @@ class ModelConfig(ABC):
             outputs,
             kernel_size,
             stride,
-            self.padding_mode,
+            padding_mode=self.padding_mode,
             parametrization=self.make_parametrization(),
         )
         self._init_weight(layer)

@@ -5,7 +5,18 @@ the layout of a `Spectrum` in training.
 """
 
 from lotnet.operators.base import Operator
+from lotnet.operators.direct_sum import Dilated, Grouped, Phases
 from lotnet.operators.kernel import Kernel, Series, truncated_exponential
 from lotnet.operators.spectrum import Blocks, Spectrum
 
-__all__ = ["Blocks", "Kernel", "Operator", "Series", "Spectrum", "truncated_exponential"]
+__all__ = [
+    "Blocks",
+    "Dilated",
+    "Grouped",
+    "Kernel",
+    "Operator",
+    "Phases",
+    "Series",
+    "Spectrum",
+    "truncated_exponential",
+]

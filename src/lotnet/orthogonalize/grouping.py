@@ -35,7 +35,8 @@ class GroupedOrthogonalization:
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
-        layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d) and isinstance(m.parametrization, LOT)]
+        convolutions = (m for m in model.modules() if isinstance(m, OrthogonalConv2d) and m.groups == 1)
+        layers = [m for m in convolutions if isinstance(m.parametrization, LOT)]
         self.layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
         self._configured = {layer: _lot(layer) for layer in layers}
         alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)

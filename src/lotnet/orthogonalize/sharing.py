@@ -65,7 +65,7 @@ class SharedOrthogonalization:
     def _operator(self, n: int) -> Operator:
         layer = self._layers[n]
         weight = layer.weight.to(torch.promote_types(layer.weight.dtype, torch.float32))
-        return layer.parametrization.operator(weight, self._geometries[n])
+        return layer.undilated_operator(weight, self._geometries[n])
 
 
 class _Exchange(torch.autograd.Function):

@@ -1,0 +1,52 @@
+"""Frozen branches whose outputs are concatenated."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.linalg.roundoff import Upper, rounding_error
+
+
+class FrozenConcatenation(FrozenModule):
+    """`scale (f_1(x), ..., f_n(x))`, concatenated along the channels.
+
+    `||f(x) - f(y)||^2` is the sum over the branches, so the Lipschitz constant is `scale sqrt(L_1^2 + ... + L_n^2)`.
+    Norms and errors of the branches are added in the same way.
+    """
+
+    scale: Tensor  # ()
+
+    def __init__(
+        self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor], *stages: FrozenModule
+    ) -> None:
+        super().__init__(precision, settings, tensors)
+        self.stages = nn.ModuleList(stages)
+
+    def __iter__(self) -> Any:
+        return iter(self.stages)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([branch(x) for branch in self], dim=1) * self.scale
+
+    def _prove_lipschitz(self) -> Upper:
+        return self._combine([branch.lipschitz_bound() for branch in self])
+
+    def _local_error(self, norm: Upper) -> Upper:
+        error = self._combine([branch.rounding_bound(0.0, norm) for branch in self])
+        return error + rounding_error(1, self.output_norm(norm) + error, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self._combine([branch.output_norm(norm_in) for branch in self])
+
+    def _combine(self, parts: list[Upper]) -> Upper:
+        return sum((part * part for part in parts), Upper(0)).sqrt() * abs(float(self.scale))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        shapes = [branch.output_shape(shape) for branch in self]
+        return (sum(channels for channels, *_ in shapes), *shapes[0][1:])
+
+    def fits(self, shape: Shape) -> bool:
+        alike = self.scale.ndim == 0 and all(branch.fits(shape) for branch in self)
+        return alike and len({branch.output_shape(shape)[1:] for branch in self}) == 1

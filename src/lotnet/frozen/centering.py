@@ -1,0 +1,42 @@
+"""Frozen centring of each image."""
+
+from torch import Tensor
+
+from lotnet.frozen.base import FrozenModule, ImageSize, Shape
+from lotnet.linalg.bounds import norm_bound
+from lotnet.linalg.roundoff import Upper, rounding_error
+
+
+class FrozenLayerCentering(FrozenModule):
+    """Each channel of an image minus its mean, plus a bias: a projection, hence 1-Lipschitz, and a shift."""
+
+    Spec = ImageSize
+    spec: ImageSize
+
+    bias: Tensor  # c
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.sum(dim=(2, 3), keepdim=True) / self.spec.pixels + self.bias[:, None, None]
+
+    def _prove_lipschitz(self) -> Upper:
+        return Upper(1)
+
+    def _local_error(self, norm: Upper) -> Upper:
+        """An entry takes part in n - 1 additions, a quotient, a difference and the bias's sum: n + 2 roundings.
+
+        The terms' absolute values are the entry, the mean of all absolute values, and the bias.
+        """
+        magnitude = 2 * norm + self._bias_norm()
+        return rounding_error(self.spec.pixels + 2, magnitude, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self._bias_norm() + norm_in
+
+    def _bias_norm(self) -> Upper:
+        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.bias))
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def fits(self, shape: Shape) -> bool:
+        return shape == (len(self.bias), self.spec.height, self.spec.width)

@@ -1,0 +1,52 @@
+"""Arguments that convolutions share with PyTorch's: pairs, padding and borders."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from lotnet.errors import InputError
+from lotnet.layers.base import is_size
+from lotnet.parametrizations.base import PaddingMode
+
+Pair = tuple[int, int]
+
+
+def pair(name: str, size: Any) -> Pair:
+    """A size as (rows, columns): one whole number counts for both."""
+    sizes = tuple(size) if isinstance(size, Sequence) and not isinstance(size, str) else (size, size)
+    if len(sizes) != 2 or not all(is_size(n) for n in sizes):
+        raise InputError(f"{name} must be one or two whole numbers, at least 1, not {size!r}")
+    return (int(sizes[0]), int(sizes[1]))
+
+
+def same_pair(name: str, size: Any) -> int:
+    """A size that is equal along both axes, given as a number or a pair."""
+    rows, columns = pair(name, size)
+    if rows != columns:
+        raise InputError(f"{name} must be equal along rows and columns, not {size!r}: pass one number")
+    return rows
+
+
+def check_padding(padding: Any, kernel_size: Pair, dilation: Pair) -> None:
+    """Accept "same" and the numbers that equal it, `dilation (kernel_size - 1) / 2`."""
+    if padding == "same":
+        return
+    wanted = tuple(d * (k - 1) / 2 for k, d in zip(kernel_size, dilation, strict=True))
+    given = tuple(padding) if isinstance(padding, Sequence) and not isinstance(padding, str) else (padding, padding)
+    if given != wanted:
+        whole = all(n == int(n) for n in wanted)
+        numbers = f" or {tuple(map(int, wanted)) if len({*wanted}) > 1 else int(wanted[0])}" if whole else ""
+        raise InputError(
+            f"padding must keep the size of the image, because a smaller one loses norm, not {padding!r}: use "
+            f'padding="same"{numbers}, and padding_mode for the border'
+        )
+
+
+def check_padding_mode(padding_mode: Any) -> PaddingMode:
+    if padding_mode in ("reflect", "replicate"):
+        raise InputError(
+            f"padding_mode {padding_mode!r} copies pixels at the border, which enlarges differences: choose zeros or "
+            "circular"
+        )
+    if padding_mode not in ("zeros", "circular"):
+        raise InputError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+    return cast(PaddingMode, padding_mode)

@@ -1,0 +1,112 @@
+"""Operators that act on parts of an image independently: groups of channels, and phases of a dilated convolution."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotnet.operators.base import Operator
+
+
+@dataclass(frozen=True)
+class Phases:
+    """An image as the d_h x d_w images of every d_h-th row and d_w-th column.
+
+    A convolution dilated by d never mixes two phases: on each it is the same convolution, not dilated. `shift` (rows,
+    columns) moves the image first. With zeros around it, the image is filled up to a multiple of the dilation, and its
+    zeros are cropped again. A periodic image must be a multiple already. Either way no norm grows, and `join` after
+    `split` is the shift.
+    """
+
+    dilation: tuple[int, int]
+    shift: tuple[int, int] = (0, 0)
+    circular: bool = False
+
+    @staticmethod
+    def of(kernel_size: tuple[int, int], dilation: tuple[int, int], circular: bool) -> "Phases":
+        """The phases of a convolution aligned like `nn.Conv2d(padding="same")`.
+
+        Tap t of a dilated kernel reads the pixel `d t - floor(d (k - 1) / 2)` away. That is `d (t - (k - 1) // 2)`, as
+        the phases have it, less `d // 2` if k is even: the image is shifted by that much first.
+        """
+        rows, columns = (0 if k % 2 else d // 2 for k, d in zip(kernel_size, dilation, strict=True))
+        return Phases(dilation, (rows, columns), circular)
+
+    @property
+    def count(self) -> int:
+        return self.dilation[0] * self.dilation[1]
+
+    def size(self, height: int, width: int) -> tuple[int, int]:
+        """The size of each phase of an image, rounded up."""
+        if self.circular:
+            return height // self.dilation[0], width // self.dilation[1]
+        (dh, dw), (down, right) = self.dilation, self.shift
+        return -(-(height + down) // dh), -(-(width + right) // dw)
+
+    def split(self, x: Tensor) -> Tensor:  # b c h w -> d d b, c, h/d, w/d
+        (dh, dw), (down, right) = self.dilation, self.shift
+        b, c, height, width = x.shape
+        h, w = self.size(height, width)
+        if self.circular:
+            x = x.roll((down, right), dims=(2, 3)) if down or right else x
+        else:
+            x = F.pad(x, (right, w * dw - width - right, down, h * dh - height - down))
+        return x.reshape(b, c, h, dh, w, dw).permute(3, 5, 0, 1, 2, 4).reshape(dh * dw * b, c, h, w)
+
+    def join(self, y: Tensor, height: int, width: int) -> Tensor:  # d d b, c, h, w -> b c height width
+        dh, dw = self.dilation
+        phases, c, h, w = y.shape
+        b = phases // self.count
+        y = y.reshape(dh, dw, b, c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(b, c, h * dh, w * dw)
+        return y[..., :height, :width]
+
+
+@dataclass(frozen=True, eq=False)
+class Dilated(Operator):
+    """The same operator on each phase of the image."""
+
+    inner: Operator
+    phases: Phases
+
+    def apply(self, x: Tensor) -> Tensor:
+        return self.phases.join(self.inner.apply(self.phases.split(x)), x.shape[-2], x.shape[-1])
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.inner.tensors()
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        return replace(self, inner=self.inner.with_tensors(tensors))
+
+    def norm_matrices(self) -> Tensor | None:
+        return self.inner.norm_matrices()
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped(Operator):
+    """An operator for each of equal, consecutive groups of channels."""
+
+    groups: tuple[Operator, ...]
+
+    def apply(self, x: Tensor) -> Tensor:
+        parts = x.chunk(len(self.groups), dim=1)
+        return torch.cat([group.apply(part) for group, part in zip(self.groups, parts, strict=True)], dim=1)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for group in self.groups for tensor in group.tensors())
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        left = list(tensors)
+        made = []
+        for group in self.groups:
+            count = len(group.tensors())
+            made.append(group.with_tensors(left[:count]))
+            left = left[count:]
+        return replace(self, groups=tuple(made))
+
+    def norm_matrices(self) -> Tensor | None:
+        """Those of all groups: the norm of a direct sum is the largest of its parts."""
+        known = [matrices for group in self.groups if (matrices := group.norm_matrices()) is not None]
+        return torch.cat(known) if len(known) == len(self.groups) else None
