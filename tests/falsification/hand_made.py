@@ -25,15 +25,25 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from lotnet import (
+    Abs,
     AveragePool,
     Centering,
+    ChannelShift,
+    Concatenation,
     ConvexResidual,
     FrozenModel,
+    FullSort,
+    GlobalAveragePool,
+    GlobalNormPool,
+    GroupSort,
     Householder,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
+    NormPool,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -73,7 +83,7 @@ class Folder:
 def _convolution(rng: random.Random) -> nn.Module:
     kind = rng.choice(("lot", "soc", "cayley", "bcop", "spectral"))
     padding = rng.choice(("zeros", "circular"))
-    return OrthogonalConv2d(2, rng.choice((2, 3)), rng.choice((1, 2, 3)), 1, padding, parametrization=kind)
+    return OrthogonalConv2d(2, rng.choice((2, 3)), rng.choice((1, 2, 3)), padding_mode=padding, parametrization=kind)
 
 
 LAYERS: list[Callable[[random.Random], nn.Module]] = [
@@ -85,6 +95,13 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
     lambda rng: rng.choice((AveragePool, MaxPool, InvertibleDownsampling))(2),
     lambda rng: ConvexResidual(OrthogonalConv2d(2, 2, 3), rng.uniform(0.1, 0.9)),
     lambda rng: nn.Sequential(nn.Flatten(), OrthogonalLinear(2 * 16, 3)),
+    lambda rng: OrthogonalConv2d(2, 4, rng.choice((2, 3)), groups=2),
+    lambda rng: OrthogonalConv2d(2, 2, 2, dilation=2, padding_mode=rng.choice(("zeros", "circular"))),
+    lambda rng: rng.choice((GroupSort(2), FullSort(), Abs(0.5), nn.ReLU(), nn.LeakyReLU(0.3), nn.Hardtanh())),
+    lambda rng: rng.choice((NormPool(2), GlobalAveragePool(), GlobalNormPool(), LayerCentering(2))),
+    lambda rng: Concatenation(OrthogonalConv2d(2, 2, 3), MaxMin()),
+    lambda rng: nn.Sequential(OrthogonalConv2d(2, 4, 3), InvertibleUpsampling(2)),
+    lambda rng: nn.Sequential(OrthogonalConv2d(2, 9, 3), ChannelShift(3, rng.choice(("zeros", "circular")))),
 ]
 
 
@@ -213,7 +230,8 @@ def _change_values(rng: random.Random, folder: Folder) -> None:
 def _change_form(rng: random.Random, folder: Folder) -> None:
     for name in rng.sample(sorted(folder.tensors), min(1, len(folder.tensors))):
         x = folder.tensors[name]
-        shapes = [x[None], x.flatten(), x[:1], torch.cat((x, x)), x[:0], x.mT if x.ndim > 1 else x]
+        rows = x if x.ndim else x[None]
+        shapes = [x[None], x.flatten(), rows[:1], torch.cat((rows, rows)), rows[:0], x.mT if x.ndim > 1 else x]
         types = [x.to(t) for t in (torch.float64, torch.float16, torch.int8, torch.bool)]
         folder.tensors[name] = rng.choice(shapes + types)
 
@@ -263,7 +281,8 @@ def judge(path: Path) -> str:
             off = float((model(x.float()).double() - graph(x.float().double())).norm())
             assert not off > float(model.rounding_bound(0.0, norm * (1 + 1e-6))) + error, f"rounding of {off}"
         if bound < math.inf and output.numel() * x.numel() <= 2**16:
-            jacobian = torch.autograd.functional.jacobian(lambda z: graph(z).flatten(), x).flatten(1)
+            place = x if x.any() else torch.randn_like(x) / 8  # at zero itself a norm has no derivative
+            jacobian = torch.autograd.functional.jacobian(lambda z: graph(z).flatten(), place).flatten(1)
             found = float(torch.linalg.matrix_norm(jacobian, ord=2)) if jacobian.isfinite().all() else math.inf
             assert found <= bound * (1 + 1e-12) + 1e-300, f"a norm of {found}, proved to be at most {bound}"
     return "bounded" if bound < math.inf else "no bound"

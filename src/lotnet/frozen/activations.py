@@ -1,13 +1,16 @@
 """Frozen activations that sort, fold or cut off entries."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet.frozen.base import Exact, FrozenModule, Shape
 from lotnet.linalg.roundoff import Upper, rounding_error
+from lotnet.records import Between
 
 
 def group_sort(x: Tensor, size: int) -> Tensor:
@@ -20,7 +23,7 @@ def group_sort(x: Tensor, size: int) -> Tensor:
 class GroupSpec:
     """Groups of `size` channels."""
 
-    size: int
+    size: Annotated[int, Between(1, 2**20)]
 
 
 class FrozenGroupSort(Exact):
@@ -31,16 +34,17 @@ class FrozenGroupSort(Exact):
     """
 
     Spec = GroupSpec
+    INPUT = "sg ..."
     spec: GroupSpec
+
+    def sizes(self) -> dict[str, int]:
+        return {"s": self.spec.size}
 
     def forward(self, x: Tensor) -> Tensor:
         return group_sort(x, self.spec.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
-
-    def fits(self, shape: Shape) -> bool:
-        return self.spec.size >= 1 and shape[0] % self.spec.size == 0
 
 
 class FrozenLeakyReLU(FrozenModule):
@@ -51,6 +55,8 @@ class FrozenLeakyReLU(FrozenModule):
     is exact. The product rounds once, and not at all if the slope is -1, 0 or 1.
     """
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"slope": "c"}
+    INPUT = "c ..."
     slope: Tensor  # c
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,13 +72,11 @@ class FrozenLeakyReLU(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
-    def fits(self, shape: Shape) -> bool:
-        return shape[0] == len(self.slope)
-
 
 class FrozenHardtanh(Exact):
     """Entries cut off at `low` and `high`: a comparison, 1-Lipschitz because it projects on an interval."""
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"high": "", "low": ""}
     low: Tensor  # ()
     high: Tensor  # ()
 
@@ -85,6 +89,3 @@ class FrozenHardtanh(Exact):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
-
-    def fits(self, shape: Shape) -> bool:
-        return self.low.ndim == self.high.ndim == 0

@@ -1,6 +1,7 @@
 """Frozen branches whose outputs are concatenated."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ class FrozenConcatenation(FrozenModule):
     Norms and errors of the branches are added in the same way.
     """
 
+    TENSORS: ClassVar[Mapping[str, str]] = {"scale": ""}
     scale: Tensor  # ()
 
     def __init__(
@@ -48,5 +50,5 @@ class FrozenConcatenation(FrozenModule):
         return (sum(channels for channels, *_ in shapes), *shapes[0][1:])
 
     def fits(self, shape: Shape) -> bool:
-        alike = self.scale.ndim == 0 and all(branch.fits(shape) for branch in self)
+        alike = all(branch.fits(shape) for branch in self)
         return alike and len({branch.output_shape(shape)[1:] for branch in self}) == 1

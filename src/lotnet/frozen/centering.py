@@ -1,5 +1,8 @@
 """Frozen centring of each image."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape
@@ -11,6 +14,8 @@ class FrozenLayerCentering(FrozenModule):
     """Each channel of an image minus its mean, plus a bias: a projection, hence 1-Lipschitz, and a shift."""
 
     Spec = ImageSize
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "c"}
+    INPUT = "c h w"
     spec: ImageSize
 
     bias: Tensor  # c
@@ -37,6 +42,3 @@ class FrozenLayerCentering(FrozenModule):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
-
-    def fits(self, shape: Shape) -> bool:
-        return shape == (len(self.bias), self.spec.height, self.spec.width)

@@ -1,14 +1,16 @@
 """Frozen convolutions that act on parts of an image independently: groups of channels, and phases of a dilation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from lotnet.frozen.base import FrozenModule, ImageSize, NoSettings, Shape
+from lotnet.frozen.base import FrozenModule, ImageSize, NoSettings, Shape, Size
 from lotnet.linalg.roundoff import Upper
 from lotnet.operators import Phases
+from lotnet.records import Between, WrongType
 
 
 class FrozenDirectSum(FrozenModule):
@@ -70,9 +72,10 @@ class FrozenGrouped(FrozenDirectSum):
         return (sum(stage.output_shape(part)[0] for stage in self), *self._first().output_shape(part)[1:])
 
     def fits(self, shape: Shape) -> bool:
-        divides = len(self.stages) > 0 and shape[0] % len(self.stages) == 0
-        part = self._part(shape) if divides else shape
-        return divides and len({stage.fits(part) and stage.output_shape(part)[1:] for stage in self} - {False}) == 1
+        if not self.stages or not shape or shape[0] % len(self.stages):
+            return False
+        part = self._part(shape)
+        return all(stage.fits(part) for stage in self) and len({stage.output_shape(part)[1:] for stage in self}) == 1
 
     def _part(self, shape: Shape) -> Shape:
         return (shape[0] // len(self.stages), *shape[1:])
@@ -82,8 +85,8 @@ class FrozenGrouped(FrozenDirectSum):
 class PhasesSpec(ImageSize):
     """The image's size, and how it is divided."""
 
-    dilation: tuple[int, int]
-    shift: tuple[int, int]
+    dilation: tuple[Size, ...]
+    shift: tuple[Annotated[int, Between(0, 4096)], ...]
     circular: bool
 
     @property
@@ -95,7 +98,12 @@ class FrozenDilated(FrozenDirectSum):
     """The same convolution on each phase of a dilation: see `operators.Phases`."""
 
     Spec = PhasesSpec
+    INPUT = "c h w"
     spec: PhasesSpec
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        if not len(self.spec.dilation) == len(self.spec.shift) == 2:
+            raise WrongType("dilation and shift must be pairs")
 
     def forward(self, x: Tensor) -> Tensor:
         phases = self.spec.phases
@@ -108,9 +116,11 @@ class FrozenDilated(FrozenDirectSum):
         return (self._first().output_shape(self._part(shape))[0], *shape[1:])
 
     def fits(self, shape: Shape) -> bool:
-        (dh, dw), size = self.spec.phases.dilation, (self.spec.height, self.spec.width)
-        divides = not self.spec.circular or (size[0] % dh, size[1] % dw) == (0, 0)
-        return divides and len(self.stages) == 1 and shape[1:] == size and self._first().fits(self._part(shape))
+        if not super().fits(shape) or len(self.stages) != 1:
+            return False
+        (dh, dw), (_, height, width) = self.spec.phases.dilation, shape
+        divides = not self.spec.circular or (height % dh, width % dw) == (0, 0)
+        return divides and self._first().fits(self._part(shape))
 
     def _part(self, shape: Shape) -> Shape:
         return (shape[0], *self.spec.phases.size(*shape[1:]))

@@ -1,5 +1,6 @@
 """Frozen modules that only move entries: channels to windows, and channels shifted by pixels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
@@ -8,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.frozen.base import Exact, Shape
+from lotnet.frozen.base import Exact, Shape, Size
 from lotnet.frozen.pointwise import StrideSpec
+from lotnet.records import WrongType
 
 
 def channels_to_windows(x: Tensor, stride: int) -> Tensor:  # b c*s*s h w -> b c h*s w*s
@@ -37,7 +39,7 @@ def shift_channels(x: Tensor, size: int, padding_mode: Literal["zeros", "circula
 class ShiftsSpec:
     """Shifts within size x size taps."""
 
-    size: int
+    size: Size
     padding_mode: Literal["zeros", "circular"]
 
 
@@ -45,7 +47,11 @@ class FrozenUpsampling(Exact):
     """Turn each s^2 channels into an s x s window."""
 
     Spec = StrideSpec
+    INPUT = "ssc h w"
     spec: StrideSpec
+
+    def sizes(self) -> dict[str, int]:
+        return {"s": self.spec.stride}
 
     def forward(self, x: Tensor) -> Tensor:
         return channels_to_windows(x, self.spec.stride)
@@ -55,15 +61,17 @@ class FrozenUpsampling(Exact):
         s = self.spec.stride
         return (c // s**2, h * s, w * s)
 
-    def fits(self, shape: Shape) -> bool:
-        return len(shape) == 3 and self.spec.stride >= 1 and shape[0] % self.spec.stride**2 == 0
-
 
 class FrozenChannelShift(Exact):
     """`shift_channels`: with circular padding a permutation, with zeros one that drops what crosses the border."""
 
     Spec = ShiftsSpec
+    INPUT = "c h w"
     spec: ShiftsSpec
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        if self.spec.size % 2 == 0:
+            raise WrongType(f"size must be odd, not {self.spec.size}")
 
     def forward(self, x: Tensor) -> Tensor:
         return shift_channels(x, self.spec.size, self.spec.padding_mode)
@@ -73,4 +81,4 @@ class FrozenChannelShift(Exact):
 
     def fits(self, shape: Shape) -> bool:
         size = self.spec.size
-        return len(shape) == 3 and size % 2 == 1 and shape[0] >= size**2 and min(shape[1:]) >= size // 2
+        return super().fits(shape) and shape[0] >= size**2 and min(shape[1:]) >= size // 2

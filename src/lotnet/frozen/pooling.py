@@ -1,6 +1,8 @@
 """Frozen pools: sums over whole images, and l2 norms of windows."""
 
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +19,8 @@ class FrozenGlobalAveragePool(FrozenModule):
     """
 
     Spec = ImageSize
+    TENSORS: ClassVar[Mapping[str, str]] = {"scale": ""}
+    INPUT = "c h w"
     spec: ImageSize
 
     scale: Tensor  # ()
@@ -34,9 +38,6 @@ class FrozenGlobalAveragePool(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return (shape[0], 1, 1)
 
-    def fits(self, shape: Shape) -> bool:
-        return shape[1:] == (self.spec.height, self.spec.width) and self.scale.ndim == 0
-
 
 class FrozenNormPool(FrozenModule):
     """The l2 norm of disjoint windows of `height` x `width` pixels, for each channel.
@@ -45,7 +46,8 @@ class FrozenNormPool(FrozenModule):
     cover. Its slope has norm one except at zero.
     """
 
-    Spec = ImageSize
+    Spec = ImageSize  # of a window
+    INPUT = "c a b"
     spec: ImageSize
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,5 +79,4 @@ class FrozenNormPool(FrozenModule):
         return (c, h // self.spec.height, w // self.spec.width)
 
     def fits(self, shape: Shape) -> bool:
-        h, w = self.spec.height, self.spec.width
-        return len(shape) == 3 and shape[1] >= h >= 1 and shape[2] >= w >= 1
+        return super().fits(shape) and shape[1] >= self.spec.height and shape[2] >= self.spec.width
