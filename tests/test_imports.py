@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "certification": {"linalg", "frozen", "layers"},
     "attacks": {"frozen", "losses", "certification"},
     "prediction": {"frozen", "certification", "data"},
-    "pretrained": {"certification", "frozen", "layers", "models", "runs"},
+    "pretrained": {"certification", "data", "frozen", "layers", "models", "runs"},
     "demo": {"frozen", "certification", "data", "attacks", "prediction"},
     "export": {"frozen", "certification"},
     "config": {"models", "losses"},
