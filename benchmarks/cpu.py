@@ -101,16 +101,6 @@ def matrices(f: int, m: int, n: int, dtype: torch.dtype, ill_conditioned: bool) 
 
 
 def rows() -> Iterator[tuple[str, Callable[[], object]]]:
-    for ill_conditioned in (False, True):
-        for f, m, n, dtype in SHAPES:
-            v = matrices(f, m, n, dtype, ill_conditioned).requires_grad_()
-            g = torch.randn_like(v)
-            name = f"{f} of {m} x {n} {'complex' if dtype.is_complex else 'real'}"
-            name += ", ill-conditioned" if ill_conditioned else ""
-            yield f"{name}, forward and backward", lambda v=v, g=g: torch.autograd.grad(ours.polar(v), v, g)
-    for f, m, n in ((6, 512, 1024), (6, 512, 512)):
-        v = torch.randn(f, m, n, dtype=torch.complex128)
-        yield f"{f} of {m} x {n} complex, `accurate_polar`, float64", lambda v=v: ours.accurate_polar(v)
     for channels in (8, 32):
         model, images = network("lot", 5, channels).train(), torch.rand(64, 3, 32, 32)
         with torch.no_grad():  # away from the identity, as in training
@@ -121,6 +111,16 @@ def rows() -> Iterator[tuple[str, Callable[[], object]]]:
             f"LipConvnet-5, {channels} channels: a training step of 64 images",
             lambda model=model, images=images, labels=labels: F.cross_entropy(model(images), labels).backward(),
         )
+    for ill_conditioned in (False, True):
+        for f, m, n, dtype in SHAPES:
+            v = matrices(f, m, n, dtype, ill_conditioned).requires_grad_()
+            g = torch.randn_like(v)
+            name = f"{f} of {m} x {n} {'complex' if dtype.is_complex else 'real'}"
+            name += ", ill-conditioned" if ill_conditioned else ""
+            yield f"{name}, forward and backward", lambda v=v, g=g: torch.autograd.grad(ours.polar(v), v, g)
+    for f, m, n in ((2, 512, 1024), (2, 512, 512)):
+        v = torch.randn(f, m, n, dtype=torch.complex128)
+        yield f"{f} of {m} x {n} complex, `accurate_polar`, float64", lambda v=v: ours.accurate_polar(v)
 
 
 def main() -> None:
@@ -140,8 +140,8 @@ def main() -> None:
         old, new, ratio = compare(work, settings.rounds)
         text += f"| {name} | {old:.3f} | {new:.3f} | {ratio:.2f} |\n"
         print(text.splitlines()[-1], flush=True)
-    if settings.out:
-        settings.out.write_text(text)
+        if settings.out:
+            settings.out.write_text(text)
 
 
 if __name__ == "__main__":
