@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from lotnet.load_model import load
     from lotnet.models import ImageSpec, LipConvnet, LipResNet18
+    from lotnet.orthogonalize import orthogonalized
     from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
@@ -64,6 +65,7 @@ __all__ = [
     "certify",
     "freeze",
     "load",
+    "orthogonalized",
     "predict",
     "save_pretrained",
     "train",
@@ -72,6 +74,7 @@ _MODULES = (
     "layers",
     "parametrizations",
     "models",
+    "orthogonalize",
     "frozen",
     "pretrained",
     "certification",
