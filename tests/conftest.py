@@ -28,6 +28,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs a GPU: make gpu"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Frozen copies of shipped models and prepared data sets go to a temporary folder, also from other processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        if "LOTNET_DATA" not in os.environ:
+            patch.setenv("LOTNET_DATA", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def model() -> FrozenModel:
     """A small untrained model for digits, with a spectrum, an average pool and a last layer with normalised rows.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from lotnet.load_model import load
     from lotnet.models import ImageSpec, LipConvnet, LipResNet18
+    from lotnet.orthogonalize import orthogonalized
     from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
@@ -84,6 +85,7 @@ __all__ = [
     "certify",
     "freeze",
     "load",
+    "orthogonalized",
     "predict",
     "save_pretrained",
     "train",
@@ -92,6 +94,7 @@ _MODULES = (
     "layers",
     "parametrizations",
     "models",
+    "orthogonalize",
     "frozen",
     "pretrained",
     "certification",

@@ -1,7 +1,8 @@
 """Load a frozen model from the name of a shipped model, a run directory or a model folder.
 
-Loading never writes. For a run, the model that `lotnet certify` stored in RUN/model is read. Without one, the best
-checkpoint is frozen in memory, and `LoadedModel.note` says so.
+Loading writes nothing but a copy of a shipped model in the user's cache (`lotnet.pretrained.cache`). For a run, the
+model that `lotnet certify` stored in RUN/model is read. Without one, the best checkpoint is frozen in memory, and
+`LoadedModel.note` says so.
 """
 
 from dataclasses import dataclass
@@ -54,7 +55,8 @@ class LoadedModel:
 def load(source: str | Path) -> FrozenModel:
     """Load a frozen model: the name of one that comes with lotnet, a run directory, or a model folder.
 
-    Nothing is written, no code from the folder runs, and no connection is opened.
+    No code from the folder runs, and no connection is opened. Nothing is written, except that the first call for a
+    shipped model keeps a copy in $LOTNET_DATA, by default ~/.cache/lotnet, so that later calls are fast.
 
     >>> import tempfile, lotnet, torch
     >>> model = lotnet.freeze(torch.nn.Sequential(lotnet.OrthogonalConv2d(1, 2, 3)), image_size=4)

@@ -281,6 +281,17 @@ def test_the_form_is_a_function_of_the_shape_alone(padding_mode: str) -> None:
         assert kinds == {FrozenDense if side**4 <= 4 * frequencies else FrozenSpectrum}
 
 
+@pytest.mark.parametrize("padding_mode", ("zeros", "circular"))
+@pytest.mark.parametrize(("size", "k"), (((1, 1), 3), ((2, 2), 3), ((2, 2), 2), ((1, 2), 3), ((2, 1), 5), ((2, 3), 2)))
+def test_the_dense_matrix_is_the_operator(size: tuple[int, int], k: int, padding_mode: str) -> None:
+    if padding_mode == "circular" and k > min(size):
+        pytest.skip("the kernel does not fit")
+    layer = randomize(OrthogonalConv2d(3, 5, k, padding_mode=padding_mode, bias=False), 0)
+    frozen = layer.frozen((3, *size), torch.float64)
+    x = torch.randn(4, 3, *size, dtype=torch.float64)
+    assert (frozen(x) - layer.frozen_operator(*size).apply(x)).abs().max() < 1e-13
+
+
 def test_forms_of_small_images_and_1x1_kernels() -> None:
     assert isinstance(OrthogonalConv2d(2, 2, 3).frozen((2, 2, 2), torch.float32), FrozenDense)
     assert isinstance(OrthogonalConv2d(2, 2, 1).frozen((2, 8, 8), torch.float32), FrozenKernel)

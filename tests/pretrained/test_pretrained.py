@@ -44,6 +44,7 @@ def shelf(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shipped(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("lotnet.pretrained.FOLDER", shelf)
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return shelf
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.convolution import FrozenConvolution, FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
+from lotnet.linalg.fourier import full_kernel
 from lotnet.operators import Dilated, Grouped, Kernel, Operator, Series, Spectrum
 
 # Freezing shrinks every operator but a series by this factor before rounding to float32, so that the rounding of the
@@ -23,10 +24,7 @@ def freeze_operator(operator: Operator, shape: Shape, bias: Tensor | None, dtype
     An operator without a registered function is stored as its dense matrix. Forms that need less storage are
     registered below.
     """
-    _, h, w = shape
-    matrix = _matrix(operator, shape)
-    tensors = {"matrix": matrix * _shrink(dtype), "bias": _bias(bias, len(matrix) // (h * w))}
-    return FrozenDense(dtype, {"height": h, "width": w}, tensors)
+    return _dense(_matrix(operator, shape), shape, bias, dtype)
 
 
 @freeze_operator.register
@@ -35,7 +33,7 @@ def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype)
     _, h, w = shape
     grid, transfers, shrink = operator.grid, operator.transfers, _shrink(dtype)
     if (h * w) ** 2 <= 4 * grid.frequencies:
-        return freeze_operator.dispatch(Operator)(operator, shape, bias, dtype)
+        return _dense(_spectrum_matrix(operator), shape, bias, dtype)
     tensors = {"real": transfers.real * shrink, "imaginary": transfers.imag * shrink}
     tensors["bias"] = _bias(bias, transfers.shape[1])
     return FrozenSpectrum(dtype, {"height": h, "width": w, "padding": grid.padding}, tensors)
@@ -71,6 +69,12 @@ def _(operator: Dilated, shape: Shape, bias: Tensor | None, dtype: torch.dtype) 
     return FrozenDilated(dtype, settings | {"circular": phases.circular}, {}, inner)
 
 
+def _dense(matrix: Tensor, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:
+    _, h, w = shape
+    tensors = {"matrix": matrix * _shrink(dtype), "bias": _bias(bias, len(matrix) // (h * w))}
+    return FrozenDense(dtype, {"height": h, "width": w}, tensors)
+
+
 def _shrink(dtype: torch.dtype) -> float:
     return _SHRINK if dtype == torch.float32 else 1.0
 
@@ -83,6 +87,23 @@ def _matrix(operator: Operator, shape: Shape) -> Tensor:  # (o h w) x (i h w), p
     i, h, w = shape
     impulses = torch.eye(i * h * w, dtype=torch.float64).view(-1, h, w, i).permute(0, 3, 1, 2)
     return operator.apply(impulses).permute(0, 2, 3, 1).flatten(1).T
+
+
+def _spectrum_matrix(operator: Spectrum) -> Tensor:
+    """`_matrix` of a spectrum: the block of a pair of pixels is the tap at the distance between them.
+
+    The kernel is as large as the periodic grid. Its few taps take far less work than the operator on all impulses.
+    """
+    grid = operator.grid
+    kernel = full_kernel(operator.transfers, grid)  # o i rows columns
+    o, i = kernel.shape[:2]
+    rows, columns = (
+        (torch.arange(size) - torch.arange(size)[:, None] + (period - 1) // 2) % period
+        for size, period in ((grid.height, grid.rows), (grid.width, grid.columns))
+    )
+    taps = kernel[:, :, rows[:, None, :, None], columns[None, :, None, :]]  # o i h w h w
+    pixels = grid.height * grid.width
+    return taps.permute(2, 3, 0, 4, 5, 1).reshape(pixels * o, pixels * i)
 
 
 def _kernel_settings(kernel: Kernel, shape: Shape) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Orthogonal convolution."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -68,8 +70,8 @@ class OrthogonalConv2d(LipschitzLayer):
         self.weight = nn.Parameter(torch.cat(weights))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._eval_operator = Cached()
-        self.prepared: Operator | None = None
-        """Operator to use in training mode instead of computing one. `lotnet.orthogonalize` sets it for all layers."""
+        self.prepared: Callable[[Geometry], Operator | None] | None = None
+        """Gives the operator in training mode, or None to compute it. `lotnet.orthogonalize` sets it for all layers."""
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
@@ -85,17 +87,23 @@ class OrthogonalConv2d(LipschitzLayer):
     def operator(self, height: int, width: int) -> Operator:
         """The linear operator on (downsampled) images of this size."""
         geometry = self.geometry(height, width)
-        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         if self.training:
-            if self.prepared is not None:
-                return self._dilated(self.prepared)
-            if not dispatch.reading_synchronizes(weight):  # on a GPU the training loop checks the loss instead
-                check_finite(weight, "kernel")
-            return self._dilated(self.undilated_operator(weight, geometry))
-        key = (geometry, self.parametrization)
+            prepared = None if self.prepared is None else self.prepared(geometry)
+            return self._dilated(self.free_operator(geometry) if prepared is None else prepared)
+        key, weight = (geometry, self.parametrization), self.free_weight()
         return self._eval_operator.get(
             key, weight, lambda: self.frozen_operator(height, width).to(weight.device, weight.dtype)
         )
+
+    def free_weight(self) -> Tensor:
+        """The kernel in the dtype that operators are computed in."""
+        return self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
+
+    def free_operator(self, geometry: Geometry) -> Operator:
+        """The operator in training mode, computed anew: on each phase of the dilation, for all groups."""
+        if not dispatch.reading_synchronizes(self.weight):  # on a GPU the training loop checks the loss instead
+            check_finite(self.weight, "kernel")
+        return self.undilated_operator(self.free_weight(), geometry)
 
     @torch.no_grad()
     def frozen_operator(self, height: int, width: int) -> Operator:

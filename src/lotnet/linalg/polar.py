@@ -1,7 +1,8 @@
 """The polar factor `W = (V V*)^(-1/2) V` of a batch of matrices, and its derivative.
 
 `W` is the nearest matrix to `V` with orthonormal rows (or columns, whichever are fewer): with `V = P S Q*`,
-`W = P Q*`. The forward pass uses only matrix products, so it runs at the speed of the hardware in any precision.
+`W = P Q*`. On a GPU the forward pass uses only matrix products, so it runs at the speed of the hardware in any
+precision. On a CPU, decompositions are faster: `linalg.polar_svd`.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lotnet.kernels import dispatch
-from lotnet.linalg import sylvester
+from lotnet.linalg import polar_svd, sylvester
 from lotnet.linalg.polynomials import Polynomial, schedule
 
 # On a GPU the equation for the gradient is solved to this tolerance, far below the noise of a batch, for singular
@@ -36,9 +37,11 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
     """
     x = short_side_first(v)
     lower = sigma_min(x.shape[-2], condition)
-    if torch.is_grad_enabled() and v.requires_grad:
+    if not dispatch.products_are_cheap(v):
+        w = polar_svd.polar(_divide(x, power_of_two(x)), lower)
+    elif torch.is_grad_enabled() and v.requires_grad:
         w = _Polar.apply(x, lower, tolerance)
-    else:  # plain operations, so that a layer in `eval()` may be given to `torch.func`
+    else:
         w = _forward(x, lower, tolerance, wants_inverse=False)[0]
     return w if x is v else w.mH
 
@@ -47,11 +50,14 @@ def polar(v: Tensor, *, tolerance: float = 1e-5, condition: float = 1e3) -> Tens
 def accurate_polar(v: Tensor) -> Tensor:
     """Polar factor to the full precision of `v`, without a gradient: slower than `polar`, for freezing.
 
-    The allowed condition number grows only until the result is orthonormal, because every further step adds rounding
-    errors. A matrix whose result never is orthonormal is singular to working precision; its result has singular values
-    below one.
+    A matrix whose result is not orthonormal is singular to working precision; its result has singular values below one.
     """
+    if not dispatch.products_are_cheap(v):
+        x = short_side_first(v)
+        w = polar_svd.accurate_polar(_divide(x, power_of_two(x)))
+        return w if x is v else w.mH
     w = v
+    # The allowed condition number grows only until the result is orthonormal: every further step adds rounding errors.
     for condition in (1e1, 1e3, 1e6, 1e12):
         w = polar(v, tolerance=1e-15, condition=condition)
         if deviation(w) < 500 * torch.finfo(w.dtype).eps:
@@ -115,26 +121,14 @@ def normalize(v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
     Return `X = V / scale`, the scale, `X X*` and `(X X*)^2`. The bound needs both products, and so does `iterate`.
     """
-    power = power_of_two(v)[..., None, None]
-    x = v / power
+    power = power_of_two(v)
+    x, power = _divide(v, power), power[..., None, None]
     gram = x @ x.mH
     square = gram @ gram
     # ||(X X*)^2||_F^(1/4) is the l8 norm of the singular values: at least the largest one, at most m^(1/8) of it.
     norm = torch.linalg.matrix_norm(square).sqrt().sqrt()[..., None, None]
     norm = torch.where(norm > 0, norm, 1)
     return x / norm, power * norm, gram / norm**2, square / norm**4
-
-
-def smallest_singular_value(gram: Tensor) -> float:
-    """Lower bound of the smallest singular value of all `X` with `gram = X X*`: 0.3, 0.06, 0.01 or zero.
-
-    Most kernels in training are far better conditioned than a schedule has to allow for, and a shorter schedule is
-    faster and has fewer roundings. This bound may be wrong by a few units of round-off, which a schedule tolerates
-    (`_CUSHION` in `linalg.polynomials`).
-    """
-    if all_above(gram, 0.06):
-        return 0.3 if all_above(gram, 0.3) else 0.06
-    return 0.01 if all_above(gram, 0.01) else 0.0
 
 
 def all_above(gram: Tensor, s: float) -> bool:
@@ -155,6 +149,13 @@ def power_of_two(v: Tensor) -> Tensor:  # (..., m, n) -> (...)
     largest = parts.abs().amax(dim=(-3, -2, -1)) if v.numel() else parts.new_zeros(v.shape[:-2])
     # largest = mantissa * 2^e with mantissa in [1/2, 1), so the quotient is exactly 2^(e-1).
     return torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
+
+
+def _divide(v: Tensor, power: Tensor) -> Tensor:  # (..., m, n), (...) -> (..., m, n)
+    """Divide each matrix by a power of two. (A complex divisor would be squared, which may underflow.)"""
+    if not v.is_complex():
+        return v / power[..., None, None]
+    return torch.view_as_complex(torch.view_as_real(v) / power[..., None, None, None])
 
 
 def iterate(
@@ -195,9 +196,7 @@ def _forward(v: Tensor, lower: float, tolerance: float, wants_inverse: bool) -> 
     """Return the polar factor, the scale of `normalize` and, if wanted, the inverse that `iterate` gives; m <= n."""
     with torch.autocast(v.device.type, enabled=False):
         x, scale, gram, square = normalize(v)
-        # Reading a value makes Python wait for the GPU; there the condition number is the caller's.
-        start = lower if dispatch.reading_synchronizes(v) else max(lower, smallest_singular_value(gram))
-        w, inverse = iterate(x, gram, square, schedule(start, tolerance), wants_inverse)
+        w, inverse = iterate(x, gram, square, schedule(lower, tolerance), wants_inverse)
     return w, scale, inverse
 
 
@@ -212,11 +211,10 @@ class _Polar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, lower: float, tolerance: float) -> Tensor:
-        use_products = dispatch.products_are_cheap(v)
-        wants_inverse = use_products and ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
+        wants_inverse = ctx.needs_input_grad[0] and v.shape[-2] < v.shape[-1]
         w, scale, inverse = _forward(v, lower, tolerance, wants_inverse)
         ctx.save_for_backward(v, w, scale, inverse)
-        ctx.lower, ctx.use_products = lower, use_products
+        ctx.lower = lower
         return w
 
     @staticmethod
@@ -224,7 +222,7 @@ class _Polar(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
         v, w, scale, inverse = ctx.saved_tensors
         with torch.autocast(g.device.type, enabled=False):
-            return pullback(v, w, scale, inverse, g, ctx.lower, ctx.use_products), None, None
+            return pullback(v, w, scale, inverse, g, ctx.lower, use_products=True), None, None
 
 
 def pullback(

@@ -1,1 +1,5 @@
 """Orthogonalisation of all layers of a model together."""
+
+from lotnet.orthogonalize.block import orthogonalized
+
+__all__ = ["orthogonalized"]

@@ -1,12 +1,13 @@
 """Orthogonalisation of all LOT layers together, with no more steps than their kernels need."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from lotnet.kernels import dispatch
 from lotnet.layers import OrthogonalConv2d
 from lotnet.linalg.polar import (
     all_above,
@@ -16,6 +17,7 @@ from lotnet.linalg.polar import (
     short_side_first,
 )
 from lotnet.linalg.polynomials import min_sigma_for_length
+from lotnet.operators import Operator
 from lotnet.orthogonalize.sharing import layer_geometries
 from lotnet.parametrizations import LOT, Geometry
 from lotnet.parametrizations.lot import matrices, operators
@@ -46,9 +48,8 @@ class GroupedOrthogonalization:
         self.lengths = torch.zeros(len(self._groups), dtype=torch.int64)  # zero until measured or restored
 
     def prepare(self) -> None:
-        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
-        for (layer, _), operator in zip(self.layers, made, strict=True):
-            layer.prepared = operator
+        for (layer, geometry), operator in zip(self.layers, joint_operators(self.layers), strict=True):
+            layer.prepared = {geometry: operator}.get
 
     def release(self) -> None:
         """Let the layers compute their own operators again."""
@@ -58,8 +59,7 @@ class GroupedOrthogonalization:
     @torch.no_grad()
     def largest_singular_value(self) -> float:
         """Upper bound of the largest singular value of the current training operators, at the current precision."""
-        made = operators([(_lot(layer), layer.weight, geometry) for layer, geometry in self.layers])
-        known = (operator.norm_matrices() for operator in made)
+        known = (operator.norm_matrices() for operator in joint_operators(self.layers))
         values = [largest_singular_value(m) for m in known if m is not None]
         return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max might pass over a NaN
 
@@ -96,6 +96,23 @@ class GroupedOrthogonalization:
 
     def _tolerance(self, group: int) -> float:
         return max(_TOLERANCE, *(self._configured[layer].tolerance for layer, _ in self._groups[group]))
+
+
+def joint_operators(layers: Sequence[tuple[OrthogonalConv2d, Geometry]]) -> list[Operator]:
+    """The training operators of layers at these geometries. On a GPU, LOT layers are computed in batches.
+
+    On a CPU, batches save no time, and each layer has the same bits whichever layers are computed with it.
+    """
+    made = {n: layer.free_operator(g) for n, (layer, g) in enumerate(layers) if not _in_batches(layer)}
+    rest = [n for n in range(len(layers)) if n not in made]
+    batched = operators([(_lot(layer), layer.free_weight(), g) for layer, g in (layers[n] for n in rest)])
+    made |= dict(zip(rest, batched, strict=True))
+    return [made[n] for n in range(len(layers))]
+
+
+def _in_batches(layer: OrthogonalConv2d) -> bool:
+    lot = isinstance(layer.parametrization, LOT) and layer.groups == 1
+    return lot and dispatch.products_are_cheap(layer.weight)
 
 
 def _grams(members: list[tuple[OrthogonalConv2d, Geometry]]) -> Iterator[Tensor]:

@@ -51,9 +51,9 @@ class SharedOrthogonalization:
         # One graph node for all layers: its backward pass runs when all gradients are there, at the same place on every
         # process, so that its messages cannot interleave with the messages of data-parallel training.
         outputs = iter(_Exchange.apply(self._messages, *inputs))
-        for layer, template in zip(self._layers, self._templates, strict=True):
+        for layer, geometry, template in zip(self._layers, self._geometries, self._templates, strict=True):
             tensors = [_like(next(outputs), old) for old in template.tensors()]
-            layer.prepared = template.with_tensors(tensors)
+            layer.prepared = {geometry: template.with_tensors(tensors)}.get
 
     def _own_tensors(self, n: int) -> list[Tensor]:
         return [_as_real(tensor) for tensor in self._operator(n).tensors()]
@@ -64,8 +64,7 @@ class SharedOrthogonalization:
 
     def _operator(self, n: int) -> Operator:
         layer = self._layers[n]
-        weight = layer.weight.to(torch.promote_types(layer.weight.dtype, torch.float32))
-        return layer.undilated_operator(weight, self._geometries[n])
+        return layer.undilated_operator(layer.free_weight(), self._geometries[n])
 
 
 class _Exchange(torch.autograd.Function):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lotnet.frozen.model import FrozenModel
 from lotnet.pretrained import packed
+from lotnet.pretrained.cache import load_cached
 from lotnet.pretrained.folder import save_pretrained
 
 __all__ = ["is_model_folder", "load_folder", "load_shipped", "save_pretrained", "shipped_names"]
@@ -24,8 +25,8 @@ def shipped_names() -> list[str]:
 
 
 def load_shipped(name: str) -> FrozenModel:
-    """Load a model that comes with lotnet, by its name. It is unpacked and frozen on this machine."""
-    return load_folder(FOLDER / name)
+    """Load a model that comes with lotnet, by its name. The first call freezes it on this machine and keeps a copy."""
+    return load_cached(FOLDER / name)
 
 
 def is_model_folder(folder: Path) -> bool:

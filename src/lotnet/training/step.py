@@ -1,11 +1,15 @@
 """One training step: gradients, clipping, optimizer and weight average."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
+from lotnet.orthogonalize import orthogonalized
 from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.orthogonalize.sharing import SharedOrthogonalization
 from lotnet.runs.checkpoint import add_prefix, optimizer_tensors, restore_optimizer, strip_prefix
@@ -71,17 +75,26 @@ class TrainingStep:
 
     def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
         """Compute loss and gradients. This is the part of a step that a CUDA graph records."""
+        with self._orthogonalized():
+            logits = self._parallel(images)
+            pairwise = pairwise_constants(self.model[-1], logits.shape[1], logits)
+            loss = self._config.loss(logits, labels, self._lipschitz, pairwise, progress)
+            self._fabric.backward(loss)
+        return loss.detach().double()
+
+    @contextmanager
+    def _orthogonalized(self) -> Iterator[None]:
+        """Give each layer its operator. A CUDA graph records the grouped path, and sharing has its own collectives."""
         if self._sharing:
             self._sharing.distribute()
-        if self._grouping:
+            yield
+        elif self._grouping:
             self._grouping.prepare()
-        logits = self._parallel(images)
-        pairwise = pairwise_constants(self.model[-1], logits.shape[1], logits)
-        loss = self._config.loss(logits, labels, self._lipschitz, pairwise, progress)
-        self._fabric.backward(loss)
-        if self._grouping:
+            yield
             self._grouping.release()
-        return loss.detach().double()
+        else:
+            with orthogonalized(self._parallel):
+                yield
 
     def largest_singular_value(self) -> float | None:
         """Upper bound over all operators that training uses now; None if the layers are not grouped."""

@@ -1,0 +1,108 @@
+"""The polar factor and its derivative by singular value decompositions: fast on a CPU, and exact at any condition.
+
+With `X = U diag(s) Y`, U unitary and Y with orthonormal rows, the polar factor is `U Y`. One decomposition serves both
+directions. Inputs are batches of m x n matrices, m <= n, whose largest entry is near one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# The eigenvalues of the Gram matrix G = X X* err by a few units of round-off times the largest. Its eigenvectors are
+# used if all eigenvalues exceed their mean (weighted by themselves) divided by this number. Then `U diag(1/s) U* X`
+# deviates from orthonormal rows by a few thousand units of round-off at most, and a cubic step squares that.
+_GRAM_LIMIT = 1024.0
+
+
+def polar(x: Tensor, lower: float) -> Tensor:
+    """Differentiable polar factors. `lower` is as in `polar.sigma_min`: the gradient's smallest singular value.
+
+    Singular values of `x` below `lower` times the l8 norm of all of them are divided by that number, not by themselves.
+    So the result depends continuously on `x`, and zero gives zero.
+    """
+    return _Polar.apply(x, lower)
+
+
+def accurate_polar(x: Tensor) -> Tensor:
+    """Polar factors without a gradient. Only singular values as small as their own rounding errors stay below one."""
+    noise = x.shape[-2] ** 0.5 * torch.finfo(x.dtype).eps
+    return _decompose(x.reshape(-1, *x.shape[-2:]), lambda s: noise * s.amax(dim=-1, keepdim=True))[0].view(x.shape)
+
+
+def _decompose(  # f m n -> f m n, f m m, f m, f m n
+    x: Tensor, floor: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return `W`, `U`, s and `Y`. Singular values below `floor(s)` are raised to it.
+
+    Each matrix is judged by itself, so a result does not depend on the other matrices of the batch.
+    """
+    gram = x @ x.mH
+    trace = gram.diagonal(dim1=1, dim2=2).real.sum(-1)
+    limit = torch.linalg.matrix_norm(gram).square() / (_GRAM_LIMIT * trace)
+    shifted = gram.clone()
+    shifted.diagonal(dim1=1, dim2=2).sub_(limit[:, None])
+    good = torch.linalg.cholesky_ex(shifted).info == 0  # it has a factor if all eigenvalues of `gram` exceed the limit
+    if good.all():
+        return _by_gram(x, gram)
+    if not good.any():
+        return _by_svd(x, floor)
+    mixed = (torch.empty_like(x), torch.empty_like(gram), torch.empty_like(gram[..., 0].real), torch.empty_like(x))
+    for place, parts in ((good, _by_gram(x[good], gram[good])), (~good, _by_svd(x[~good], floor))):
+        for whole, part in zip(mixed, parts, strict=True):
+            whole[place] = part
+    return mixed
+
+
+def _by_gram(x: Tensor, gram: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    values, u = torch.linalg.eigh(gram)
+    s = values.sqrt()
+    y = (u / s[..., None, :]).mH @ x
+    w = u @ y
+    # One cubic step s (3 - s^2) / 2: values next to one become at most one. The errors of U leave `U diag(1/s) U*`
+    # Hermitian, so they change the singular values of W and hardly turn it; the step removes them.
+    return torch.baddbmm(w, w @ w.mH, w, beta=1.5, alpha=-0.5), u, s, y
+
+
+def _by_svd(x: Tensor, floor: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """LAPACK's decomposition, whose U and Y are orthonormal to working precision. NaN where `x` is not finite."""
+    finite = x.isfinite().all(dim=-1).all(dim=-1)[:, None]
+    u, s, y = torch.linalg.svd(torch.where(finite[..., None], x, 0), full_matrices=False)
+    raised = torch.maximum(s, floor(s)).where(finite, torch.nan)
+    share = (s / raised).where(raised != 0, 0)  # one, but for those that were raised
+    return (u * share[..., None, :]) @ y, u, raised, y
+
+
+class _Polar(torch.autograd.Function):
+    """With `P = U* G Y*` for the gradient G, `dX = U (K Y + D (U* G - P Y))`: here `K = (P - P*) / (s_i + s_j)` and
+    `D = diag(1 / s)`, and the second term is there only for rectangular matrices. This is the formula of
+    `linalg.polar` in the basis of the singular vectors, where its equation is solved by a division.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lower: float) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            w, u, s, y = _decompose(x.reshape(-1, *x.shape[-2:]), lambda s: lower * _norm(s))
+            ctx.save_for_backward(u, s, y)
+            return w.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        u, s, y = ctx.saved_tensors
+        with torch.autocast(g.device.type, enabled=False):
+            rotated = u.mH @ g.reshape(y.shape)
+            p = rotated @ y.mH
+            k = (p - p.mH) / (s[..., :, None] + s[..., None, :])
+            if y.shape[-2] == y.shape[-1]:
+                return (u @ (k @ y)).view(g.shape), None
+            inner = torch.baddbmm(rotated.div_(s[..., None]), k - p / s[..., None], y)
+            return (u @ inner).view(g.shape), None
+
+
+def _norm(s: Tensor) -> Tensor:
+    """The l8 norm, which `polar.normalize` scales by; one for zeros."""
+    norm = torch.linalg.vector_norm(s, 8, dim=-1, keepdim=True)
+    return torch.where(norm > 0, norm, 1)
