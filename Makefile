@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The virtual environment belongs to these files: it is renewed when one of them changes.
 STAMP := .venv/installed
 
-.PHONY: test lint types demo docs falsify slow gpu clean
+.PHONY: test lint types demo docs falsify faults fuzz slow gpu clean
 
 test: $(STAMP)
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -30,8 +30,15 @@ docs: $(STAMP)
 	@echo "Next: open build/site/index.html in a browser."
 
 falsify: $(STAMP)
-	$(BIN)/python tests/falsification/run.py --networks 1000 --certificates 100000
+	$(BIN)/python tests/falsification/run.py --networks 2000 --certificates 300000
 	$(BIN)/python tests/linalg/oracle.py 10000
+
+faults: $(STAMP)
+	$(BIN)/python tests/faults/kills.py 100
+
+fuzz: $(STAMP)
+	$(BIN)/python tests/falsification/hand_made.py 10000
+	$(BIN)/python tests/faults/hostile.py 10000
 
 gpu: $(STAMP)
 	$(BIN)/pytest -m gpu

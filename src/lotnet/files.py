@@ -1,37 +1,108 @@
 """Atomic writes, folders, and an exclusive lock on a folder."""
 
 import contextlib
+import glob
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from lotnet.errors import InputError
 
+_PARTIAL = ".partial"
+
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new content, never half of it.
+    """Write a file so that readers see the old content or the new content, never half of it."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)
 
-    The content goes to a temporary file in the same folder, which is flushed to the disk and then renamed. A failure
-    leaves the old file as it was.
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file in the same folder, which then replaces `path`.
+
+    The temporary file is flushed to the disk and renamed, and then the folder is flushed, so that a power cut leaves
+    the old file or the new one. A failure leaves the old file as it was. A new file has the mode that the user's umask
+    gives, and a replaced one keeps its own. Temporary files of killed processes are removed.
     """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        partial, handle = _temporary(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another folder or make room") from None
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
+        with _locked(handle):
+            mode = (path if path.exists() else partial).stat().st_mode
+            remove_partial_files(path.parent, path.name)
+            yield partial
+            partial.chmod(stat.S_IMODE(mode))
+            _flush(partial)
+            partial.replace(path)
+        _flush(path.parent)
     except OSError as error:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {error.strerror}; make room and try again, nothing was lost") from None
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+
+
+def remove_partial_files(folder: Path, name: str = "") -> None:
+    """Remove temporary files that killed processes left: all in the folder, or those of the file `name`."""
+    for path in folder.glob(f".{glob.escape(name[:_LONGEST])}*{_PARTIAL}"):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            with _locked(handle) as free:
+                if free:  # its writer has ended
+                    path.unlink(missing_ok=True)
+
+
+def is_partial_file(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(_PARTIAL)
+
+
+_LONGEST = 50  # characters of the name that a temporary name repeats: file systems allow 255 bytes
+
+
+def _temporary(path: Path) -> tuple[Path, int]:
+    """Make a temporary file beside `path`. Returns its path and an open handle."""
+    partial = path.with_name(f".{path.name[:_LONGEST]}.{secrets.token_hex(4)}{_PARTIAL}")
+    return partial, os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+
+
+def _flush(path: Path) -> None:
+    """Flush a file to the disk, or the names in a folder, where the system can do that."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        if path.is_dir():  # Windows cannot open folders
+            return
+        raise
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some network file systems cannot flush folders
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked(handle: int) -> Iterator[bool]:
+    """Lock an open file until the block ends, and then close it. Yields whether no other process holds the lock."""
+    try:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except (ImportError, OSError):  # not on Windows, nor on some network file systems
+            free = False
+        yield free
+    finally:
+        os.close(handle)
 
 
 def make_folder(path: Path, remedy: str = "choose another") -> None:

@@ -3,7 +3,9 @@
 * Claim A (`radius_real`): the real-arithmetic function of the stored tensors keeps its prediction for every input
   closer than the radius.
 * Claim B (`radius_float`): the float64 program `model.astype(torch.float64)` keeps its prediction for every
-  representable input closer than the radius, in any order of summation.
+  representable input closer than the radius, in any order of summation. So the radius of one image may differ in its
+  last bits with the images beside it in the batch, since products of other sizes sum in another order; each of these
+  radii is valid, because the bound of the rounding error holds for every order.
 * The standard certificate (`radius_plain`) is margin / (||w_c - w_j|| L) with L = 1 / min std, as in the literature. It
   assumes that every layer is exactly 1-Lipschitz and that every operation is exact.
 """

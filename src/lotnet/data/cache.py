@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lotnet.data.dataset import Dataset, Split
 from lotnet.errors import InputError
+from lotnet.files import replacing
 from lotnet.records import convert, parse_json
 
 VERSION = 1
@@ -41,20 +42,14 @@ def write(dataset: Dataset, path: Path, origin: str) -> None:
     tensors = {key: tensor.cpu().contiguous() for key, tensor in tensors.items()}
     about = {"version": VERSION, "name": dataset.name, "classes": list(dataset.classes), "origin": origin}
     about["sha256"] = _digest(about, tensors)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, partial, metadata={_ENTRY: json.dumps(about)})
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())  # the rename must not reach the disk before the contents do
-        partial.chmod(0o644)  # safetensors makes its files private; a cache may be shared
-        partial.replace(path)
-    except (OSError, SafetensorError) as error:
+        with replacing(path) as partial:
+            save_file(tensors, partial, metadata={_ENTRY: json.dumps(about)})
+    except (OSError, SafetensorError, InputError) as error:
         raise InputError(
             f"cannot write {path} ({error}): free space there or choose another folder with LOTNET_DATA"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read(path: Path) -> Dataset:

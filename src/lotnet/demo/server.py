@@ -7,13 +7,18 @@ It refuses:
 * a POST from another origin, so that no other page can use the model;
 * a body without a length or above `LARGEST_UPLOAD`, before reading it;
 * an image of too many pixels, before decoding it;
-* a path that is not in the table. No file name is ever made from a request.
+* a path that is not in the table. No file name is ever made from a request;
+* more than the limits of `lotnet.demo.limits`: connections, bytes in flight, seconds of one request.
+
+Whatever a client sends, it gets an answer or a closed connection. A traceback on the terminal is a bug of lotnet.
 """
 
 import errno
+import io
 import ipaddress
 import json
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,10 +32,8 @@ from torch import Tensor
 
 from lotnet.data.formats import FORMATS
 from lotnet.demo.answers import Answers, png
+from lotnet.demo.limits import BYTES_IN_FLIGHT, CONNECTIONS, LARGEST_UPLOAD, Budget, TimedReader
 from lotnet.errors import InputError
-
-LARGEST_UPLOAD = 16 * 2**20
-"""Largest upload in bytes."""
 
 _HEADERS = {
     # The page may load its own script, style and images, and connect to nothing else.
@@ -49,6 +52,10 @@ _PAGE = {
 }
 
 
+Answer = Callable[[bytes, dict[str, str]], dict[str, Any]]
+"""From the body and the arguments of a request to the content of the answer."""
+
+
 @dataclass(frozen=True)
 class Example:
     """A test image of the data set that the model was trained on."""
@@ -61,11 +68,14 @@ class Server(ThreadingHTTPServer):
     """A server that holds its port once constructed, and answers once `show` is called. Port 0 means any free port."""
 
     daemon_threads = True
+    request_queue_size = 256  # connections that wait to be accepted
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
+        self.uploads = Budget(BYTES_IN_FLIGHT)
+        self._connections = Budget(CONNECTIONS)
         self.gets: dict[str, tuple[bytes, str]] = {}
-        self.posts: dict[str, Callable[[bytes, dict[str, str]], dict[str, Any]]] = {}
+        self.posts: dict[str, Answer] = {}
         try:
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
@@ -92,13 +102,32 @@ class Server(ThreadingHTTPServer):
         }
         self.serve_forever()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._connections.take(1):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.take(-1)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # which is a connection that was lost, reset or too slow
+            super().handle_error(request, client_address)
+
     @property
     def address(self) -> str:
         return f"http://{self.host}:{self.server_address[1]}/"
 
     def knows(self, host: str | None) -> bool:
         """Whether a Host header names this server: an IP address, localhost, or the host it was started with."""
-        name = urlsplit(f"//{host or ''}").hostname or ""
+        try:
+            name = urlsplit(f"//{host or ''}").hostname or ""
+        except ValueError:  # half an IPv6 address
+            return False
         return name in ("localhost", self.host.lower()) or is_ip_address(name)
 
 
@@ -107,13 +136,21 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     protocol_version = "HTTP/1.1"
-    timeout = 30  # seconds without a byte, after which a connection is dropped
     server_version, sys_version = "lotnet", ""
+
+    def setup(self) -> None:
+        super().setup()
+        self._timed = TimedReader(self.connection)
+        self.rfile = io.BufferedReader(self._timed)
+
+    def handle_one_request(self) -> None:
+        self._timed.restart()
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         if self._refused():
             return
-        found = self.server.gets.get(urlsplit(self.path).path)
+        found = self.server.gets.get(self.path.partition("?")[0])
         if found is None:
             self._error(HTTPStatus.NOT_FOUND, "there is nothing here: open the page at /")
         else:
@@ -123,8 +160,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # the body may be left unread
         if self._refused():
             return
-        parts = urlsplit(self.path)
-        answer = self.server.posts.get(parts.path)
+        path, _, arguments = self.path.partition("?")
+        answer = self.server.posts.get(path)
         if answer is None:
             self._error(HTTPStatus.NOT_FOUND, "there is nothing here: open the page at /")
             return
@@ -138,9 +175,30 @@ class Handler(BaseHTTPRequestHandler):
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the image is larger than {limit} MB: scale it down first"
             )
             return
-        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        query = {key: values[-1] for key, values in parse_qs(arguments[:1000]).items()}
+        content = bytearray()
         try:
-            found = answer(self.rfile.read(int(length)), query)
+            if self._receive(content, int(length)):
+                self._answer(answer, bytes(content), query)
+        finally:
+            self.server.uploads.take(-len(content))
+
+    def _receive(self, content: bytearray, length: int) -> bool:
+        """Read the body. Returns False after an answer, if it cannot be held or does not arrive."""
+        while len(content) < length:
+            chunk = self.rfile.read1(min(2**16, length - len(content)))
+            if not chunk:
+                self._error(HTTPStatus.BAD_REQUEST, "the request ended before its image did: send it again")
+                return False
+            if not self.server.uploads.take(len(chunk)):
+                self._error(HTTPStatus.SERVICE_UNAVAILABLE, "too many images arrive at once: try again in a moment")
+                return False
+            content += chunk
+        return True
+
+    def _answer(self, answer: Answer, content: bytes, query: dict[str, str]) -> None:
+        try:
+            found = answer(content, query)
         except InputError as error:
             self._error(HTTPStatus.BAD_REQUEST, str(error))
         except Exception:
@@ -173,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
-        except (BrokenPipeError, ConnectionResetError):  # the browser has gone
+        except OSError:  # the browser has gone, or reads too slowly
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import atomic_write, is_partial_file, make_folder, remove_partial_files
 from lotnet.records import convert, parse_json
 
 FORMAT = 1
@@ -62,6 +62,7 @@ class Checkpoints:
         self.best = folder / "best.safetensors"
 
     def save(self, position: Position, tensors: dict[str, Tensor]) -> Path:
+        make_folder(self.folder)  # a run that was killed while it was made has none
         path = self.folder / f"{position.total_steps:08d}.safetensors"
         write(path, position, tensors)
         for old in self.steps()[:-_KEPT]:
@@ -69,6 +70,7 @@ class Checkpoints:
         return path
 
     def save_best(self, position: Position, weights: dict[str, Tensor]) -> None:
+        make_folder(self.folder)
         write(self.best, position, weights)
 
     def steps(self) -> list[Path]:
@@ -91,8 +93,11 @@ class Checkpoints:
 
     def remove_partial_files(self) -> None:
         """Remove files that a killed process left half written."""
-        for path in self.folder.glob(".*.safetensors.*"):
-            path.unlink(missing_ok=True)
+        for folder in (self.folder, self.folder.parent):
+            remove_partial_files(folder)
+        for path in self.folder.glob(".*.safetensors.*"):  # as earlier versions named them
+            if not is_partial_file(path):
+                path.unlink(missing_ok=True)
 
 
 class DamagedError(InputError):

@@ -16,7 +16,7 @@ from torch import nn
 from lotnet.config import RunConfig
 from lotnet.data import Dataset
 from lotnet.errors import InputError
-from lotnet.files import atomic_write, exclusive_lock, make_folder
+from lotnet.files import atomic_write, exclusive_lock, is_partial_file, make_folder, remove_partial_files
 from lotnet.frozen.model import FrozenModel
 from lotnet.models import ImageSpec
 from lotnet.records import read_record, write_record
@@ -32,7 +32,6 @@ from lotnet.runs.metrics import EpochMetrics, MetricsFile
 SELF_TRAINING_PLAN = "selftraining.yaml"
 """The settings of a self-training run, in the folder of its teacher and student."""
 _PARTS = (
-    "config.yaml",
     "environment.json",
     "metrics.jsonl",
     "checkpoints",
@@ -67,8 +66,9 @@ class Run:
     def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
         """Make a run in a new or empty directory. `overwrite` removes a run that is there, but never anything else."""
         _make_room(path, overwrite)
+        make_folder(path, "choose another --out")
+        atomic_write(path / "config.yaml", config.to_yaml().encode())  # first: from now on this is a run
         make_folder(path / "checkpoints", "choose another --out")
-        atomic_write(path / "config.yaml", config.to_yaml().encode())
         return Run(path, config)
 
     @staticmethod
@@ -186,7 +186,8 @@ def _make_room(path: Path, overwrite: bool) -> None:
         return
     if not path.is_dir():
         raise InputError(f"{path} is a file: choose another --out")
-    if not any(path.iterdir()):
+    if all(map(_is_leftover, path.iterdir())):
+        remove_partial_files(path)
         return
     if not overwrite:
         raise InputError(
@@ -195,9 +196,15 @@ def _make_room(path: Path, overwrite: bool) -> None:
     if not (path / "config.yaml").is_file():
         raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
     with exclusive_lock(path):
-        for name in _PARTS[::-1]:  # config.yaml last: if the removal is killed, it can be repeated
+        remove_partial_files(path)
+        for name in _PARTS:  # config.yaml stays until it is replaced, so a kill at any moment leaves a run
             victim = path / name
             if victim.is_dir() and not victim.is_symlink():
                 shutil.rmtree(victim)
             else:
                 victim.unlink(missing_ok=True)
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a run that was killed while it was made left this: a half-written file, or no checkpoints yet."""
+    return is_partial_file(path) or (path.name == "checkpoints" and path.is_dir() and not any(path.iterdir()))
