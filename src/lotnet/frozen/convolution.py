@@ -19,7 +19,11 @@ from lotnet.operators import Kernel, truncated_exponential
 
 @dataclass(frozen=True)
 class SpectrumSpec(ImageSize):
-    padding: int
+    padding: int | tuple[int, int]
+
+    def __post_init__(self) -> None:  # JSON has lists
+        if not isinstance(self.padding, int):
+            object.__setattr__(self, "padding", (self.padding[0], self.padding[1]))
 
 
 @dataclass(frozen=True)

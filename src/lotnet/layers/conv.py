@@ -12,7 +12,7 @@ from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, pai
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.operators import Dilated, Grouped, Operator, Phases
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
-from lotnet.parametrizations.base import PaddingMode
+from lotnet.parametrizations.base import KernelSize, PaddingMode, sides
 
 
 class OrthogonalConv2d(LipschitzLayer):
@@ -56,10 +56,11 @@ class OrthogonalConv2d(LipschitzLayer):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = same_pair("kernel_size", kernel_size)
+        rows, columns = pair("kernel_size", kernel_size)
+        self.kernel_size: KernelSize = rows if rows == columns else (rows, columns)
         self.stride = same_pair("stride", stride)
         self.dilation = pair("dilation", dilation)
-        check_padding(padding, pair("kernel_size", kernel_size), self.dilation)
+        check_padding(padding, (rows, columns), self.dilation)
         self.groups = groups
         self.padding_mode = check_padding_mode(padding_mode)
         self.parametrization = _named(parametrization)
@@ -114,9 +115,9 @@ class OrthogonalConv2d(LipschitzLayer):
 
     @property
     def _phases(self) -> Phases:
-        kernel_size = (self.kernel_size, self.kernel_size)
-        dilation = self.dilation if self.kernel_size > 1 else (1, 1)  # a single tap does not move
-        return Phases.of(kernel_size, dilation, self.padding_mode == "circular")
+        kernel_size = sides(self.kernel_size)
+        rows, columns = (d if k > 1 else 1 for k, d in zip(kernel_size, self.dilation, strict=True))  # one tap stays
+        return Phases.of(kernel_size, (rows, columns), self.padding_mode == "circular")
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))

@@ -18,6 +18,7 @@ from lotnet.linalg.polar import (
 from lotnet.linalg.polynomials import min_sigma_for_length
 from lotnet.orthogonalize.sharing import layer_geometries
 from lotnet.parametrizations import LOT, Geometry
+from lotnet.parametrizations.base import KernelSize
 from lotnet.parametrizations.lot import matrices, operators
 
 _SHORTEST, _LONGEST = 4, 8  # polynomials in a schedule; longer ones need inverses beyond the range of half precision
@@ -39,7 +40,7 @@ class GroupedOrthogonalization:
         layers = [m for m in convolutions if isinstance(m.parametrization, LOT)]
         self.layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
         self._configured = {layer: _lot(layer) for layer in layers}
-        alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
+        alike: dict[tuple[int, int, KernelSize], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
         for layer, geometry in self.layers:
             alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
         self._groups = list(alike.values())
