@@ -114,6 +114,11 @@ class OrthogonalConv2d(LipschitzLayer):
         return operator if self._phases.count == 1 else Dilated(operator, self._phases)
 
     @property
+    def shifts_phases(self) -> bool:
+        """Whether the alignment of an even, dilated kernel shifts the image."""
+        return self._phases.shift != (0, 0)
+
+    @property
     def _phases(self) -> Phases:
         kernel_size = sides(self.kernel_size)
         rows, columns = (d if k > 1 else 1 for k, d in zip(kernel_size, self.dilation, strict=True))  # one tap stays
