@@ -22,6 +22,7 @@ from lotnet import (
     NormalizedLinear,
     NormPool,
     OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
     freeze,
 )
 from lotnet.export import Precision, export
@@ -42,6 +43,7 @@ MODELS: dict[str, tuple[nn.Module, ...]] = {
     "convolutions": (
         OrthogonalConv2d(2, 4, 3, padding=2, dilation=2, groups=2),
         OrthogonalConv2d(4, 4, 2, dilation=2, padding_mode="circular", parametrization="bcop"),
+        OrthogonalConvTranspose2d(4, 1, 3, stride=2),
         nn.Flatten(),
         NormalizedLinear(96, 3),
     ),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         NormalizedLinear,
         NormPool,
         OrthogonalConv2d,
+        OrthogonalConvTranspose2d,
         OrthogonalLinear,
         freeze,
     )
@@ -79,6 +80,7 @@ __all__ = [
     "Normalize",
     "NormalizedLinear",
     "OrthogonalConv2d",
+    "OrthogonalConvTranspose2d",
     "OrthogonalLinear",
     "Prediction",
     "Spectral",

@@ -74,6 +74,7 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(2, 3, 3), (2, 3, 4)),
         frozen(OrthogonalConv2d(3, 2, 2, padding_mode="circular"), (3, 4, 3)),
         frozen(OrthogonalConv2d(2, 2, 3, parametrization="cayley"), (2, 5, 3)),
+        frozen(OrthogonalConv2d(2, 2, (1, 3)), (2, 3, 4)),
     ],
     "dense": [frozen(OrthogonalConv2d(2, 3, 3), (2, 2, 2)), frozen(OrthogonalConv2d(3, 1, 3), (3, 1, 2))],
     "kernel": [
@@ -85,6 +86,7 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
     "series": [
         frozen(OrthogonalConv2d(2, 3, 3, parametrization="soc"), (2, 3, 3)),
         frozen(OrthogonalConv2d(3, 2, 3, padding_mode="circular", parametrization=SOC(frozen_terms=3)), (3, 3, 4)),
+        frozen(OrthogonalConv2d(2, 2, (3, 2), parametrization="soc"), (2, 3, 3)),
     ],
     "normalize": [frozen(Normalize([0.1, 0.2], [0.3, 2.0]), (2, 3, 4))],
     "shift": [frozen(Centering(3), (3, 2, 4))],

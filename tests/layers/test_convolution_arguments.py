@@ -14,12 +14,13 @@ from lotnet import OrthogonalConv2d, freeze
 from lotnet.errors import InputError
 from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.parametrizations import PARAMETRIZATIONS
+from lotnet.parametrizations.base import KernelSize, sides
 
 
 @dataclass(frozen=True)
 class Case:
     parametrization: str
-    kernel_size: int
+    kernel_size: KernelSize
     stride: int
     dilation: int
     groups: int
@@ -38,7 +39,7 @@ class Case:
             padding_mode=self.padding_mode,
             parametrization=self.parametrization,
         )
-        return randomize(layer, seed=self.kernel_size)
+        return randomize(layer, seed=sum(self.size))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -48,18 +49,18 @@ class Case:
         """Circular images must be multiples of the dilation, and of the kernel for ECO, and not smaller than both."""
         if self.padding_mode == "zeros":
             return True
-        d = self.dilation if self.kernel_size > 1 else 1
-        if any(n % d for n in self.size):
-            return False
-        phase = tuple(n // d for n in self.size)
-        divides = self.parametrization != "eco" or all(n % self.kernel_size == 0 for n in phase)
-        return divides and min(phase) >= self.kernel_size
+        for n, k in zip(self.size, sides(self.kernel_size), strict=True):
+            d = self.dilation if k > 1 else 1
+            if n % d or n // d < k or (self.parametrization == "eco" and n // d % k):
+                return False
+        return True
 
 
+KERNELS = (1, 2, 3, 5, (1, 3), (3, 2), (4, 1))
 GRID = [
     case
     for values in itertools.product(
-        PARAMETRIZATIONS, (1, 2, 3, 5), (1, 2, 3), (1, 2, 3), (1, 2, 4), ("zeros", "circular"), ((5, 3), (6, 12))
+        PARAMETRIZATIONS, KERNELS, (1, 2, 3), (1, 2, 3), (1, 2, 4), ("zeros", "circular"), ((5, 3), (6, 12))
     )
     if (case := Case(*values)).exists()
 ]
@@ -109,21 +110,24 @@ def test_singular_values(case: Case) -> None:
 
 @pytest.mark.parametrize("padding_mode", ("zeros", "circular"))
 @pytest.mark.parametrize("dilation", (1, 2, 3, (2, 3)))
-@pytest.mark.parametrize("k", (1, 2, 3, 4))
+@pytest.mark.parametrize("k", (1, 2, 3, 4, (3, 2), (1, 4)))
 @pytest.mark.parametrize("name", ("lot", "cayley", "spectral"))
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
-def test_taps_are_aligned_as_in_pytorch(name: str, k: int, dilation: int | tuple[int, int], padding_mode: str) -> None:
+def test_taps_are_aligned_as_in_pytorch(
+    name: str, k: KernelSize, dilation: int | tuple[int, int], padding_mode: str
+) -> None:
     """A tap alone is orthogonal already, so that the layer is a plain convolution with it."""
     sizes = {"kernel_size": k, "dilation": dilation, "padding_mode": padding_mode, "bias": False}
     layer = OrthogonalConv2d(2, 2, **sizes, parametrization=name).double().eval()
     plain = nn.Conv2d(2, 2, padding="same", **sizes).double()
     x = torch.randn(1, 2, 12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for tap in {(0, 0), (k - 1, 0), (k // 2, k - 1)}:
+    rows, columns = sides(k)
+    for tap in {(0, 0), (rows - 1, 0), (rows // 2, columns - 1), ((rows - 1) // 2, (columns - 1) // 2)}:
         with torch.no_grad():
             for kernel in (layer.weight, plain.weight):
                 kernel.zero_()
                 kernel[0, 1, tap[0], tap[1]], kernel[1, 0, tap[0], tap[1]] = 1, -1
-        if name == "cayley" and tap != ((k - 1) // 2, (k - 1) // 2):
+        if name == "cayley" and tap != ((rows - 1) // 2, (columns - 1) // 2):
             continue  # the transform of another tap is not that tap
         if name == "cayley":
             with torch.no_grad():

@@ -26,6 +26,7 @@ from lotnet import (
     NormalizedLinear,
     NormPool,
     OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
     OrthogonalLinear,
     freeze,
 )
@@ -59,6 +60,7 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "concatenation": (Concatenation(OrthogonalConv2d(4, 4, 3), nn.Identity(), MaxMin()),),
     "channel shift": (OrthogonalConv2d(4, 9, 1), ChannelShift(3)),
     "upsampling": (InvertibleUpsampling(2),),
+    "transposed": (OrthogonalConvTranspose2d(4, 2, 3, 2),),
     "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
 } | {
     f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, padding_mode=mode, parametrization=name),)

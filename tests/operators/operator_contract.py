@@ -45,6 +45,15 @@ def check_rebuilt(operator: Operator, shape: tuple[int, int, int]) -> None:
     assert not torch.allclose(matrix(halved.apply, shape), matrix(operator.apply, shape))
 
 
+def check_adjoint(operator: Operator, shape: tuple[int, int, int]) -> None:
+    """`adjoint` is the transposed matrix, and the transpose of it is the operator."""
+    forward = matrix(operator.apply, shape)
+    outputs = (forward.shape[0] // (shape[1] * shape[2]), *shape[1:])
+    adjoint = operator.adjoint(shape[0])
+    assert torch.allclose(matrix(adjoint.apply, outputs), forward.T, atol=1e-12)
+    assert torch.allclose(matrix(adjoint.adjoint(outputs[0]).apply, shape), forward, atol=1e-12)
+
+
 def check_cast(operator: Operator, shape: tuple[int, int, int]) -> None:
     """Complex numbers stay complex, and the map is the same to the new precision."""
     single = operator.to(CPU, torch.float32)

@@ -71,6 +71,11 @@ def test_cast(name: str) -> None:
     contract.check_cast(made(name), SHAPE)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "dilated"])  # which is shifted
+def test_adjoint(name: str) -> None:
+    contract.check_adjoint(made(name), SHAPE)
+
+
 # Blocks stand for a real operator only where they have the form of a complex matrix; multiplied by 3 they still do.
 @pytest.mark.parametrize("name", NAMES)
 def test_frozen(name: str) -> None:

@@ -27,7 +27,17 @@ Padding = Annotated[int, Between(0, 4096)]
 
 @dataclass(frozen=True)
 class SpectrumSpec(ImageSize):
-    padding: Padding
+    padding: Padding | tuple[Padding, ...]
+    """Of rows and columns; two numbers if they differ."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.padding, int) and len(self.padding) != 2:
+            raise WrongType(f"padding must be a number or two, not {len(self.padding)} of them")
+
+    @property
+    def grid(self) -> Grid:
+        rows, columns = (self.padding, self.padding) if isinstance(self.padding, int) else self.padding
+        return Grid(self.height, self.width, (rows, columns))
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class FrozenSpectrum(FrozenConvolution):
 
     @property
     def grid(self) -> Grid:
-        return Grid(self.spec.height, self.spec.width, self.spec.padding)
+        return self.spec.grid
 
     def sizes(self) -> dict[str, int]:
         return super().sizes() | {"f": self.grid.frequencies}
@@ -240,20 +250,31 @@ def kernel_norm(operator: Kernel, height: int, width: int) -> Upper:
     image itself if that is periodic, else one large enough that nothing wraps around. A circular convolution dilated by
     d on n pixels has at frequency f the transfer matrix of the undilated kernel at d f / n. These are the multiples of
     g / n, g = gcd(d, n): the frequencies of the undilated kernel on n / g pixels. If the kernel is larger than that,
-    any multiple of n / g pixels will do, because its frequencies include them.
+    any multiple of n / g pixels will do, because its frequencies include them. (Which tap is the centre changes only a
+    phase, so the zeros that a transposed even kernel ends with are left out first.)
     """
-    kh, kw = operator.kernel.shape[-2:]
+    kernel = operator.kernel.double()
+    kh, kw = kernel.shape[-2:]
     rows, columns = height + operator.extra[0], width + operator.extra[1]
     dh, dw = operator.dilation
     if kh == kw == 1:
         grid = Grid(1, 1)  # the same matrix at all frequencies
     elif operator.padding_mode == "circular":
         rows, columns = rows // math.gcd(rows, dh), columns // math.gcd(columns, dw)
+        if kh > rows or kw > columns:
+            kernel = _without_last_zeros(kernel)
+            kh, kw = kernel.shape[-2:]
         grid = Grid(rows * -(-kh // rows), columns * -(-kw // columns))
     else:  # n + k - 1 interleaved pixels hold everything that a phase touches; `Geometry.grid` has one more for even k
         grid = Grid(-(-rows // dh) + 2 * (kh // 2), -(-columns // dw) + 2 * (kw // 2))
-    kernel = operator.kernel.double()
     transfers = transfer(kernel, grid)
     # The computed transfer matrices err: each entry is a sum of kh kw products with phases known to 8u.
     slack = rounding_error(kh * kw + 16, Upper(2).sqrt() * float(beta_conv(kernel)), torch.float64)
     return Upper(float(spectral_norm_bound(transfers).max())) + slack
+
+
+def _without_last_zeros(kernel: Tensor) -> Tensor:  # o i kh kw
+    """The kernel up to its last row and column of taps that are not all zero."""
+    rows, columns = (kernel.ne(0).any(dim=0).any(dim=0).any(dim=d).nonzero() for d in (1, 0))
+    height, width = (int(n.max()) + 1 if len(n) else 1 for n in (rows, columns))
+    return kernel[..., :height, :width]

@@ -36,7 +36,8 @@ def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype)
         return _dense(_spectrum_matrix(operator), shape, bias, dtype)
     tensors = {"real": transfers.real * shrink, "imaginary": transfers.imag * shrink}
     tensors["bias"] = _bias(bias, transfers.shape[1])
-    return FrozenSpectrum(dtype, {"height": h, "width": w, "padding": grid.padding}, tensors)
+    padding = grid.padding if isinstance(grid.padding, int) else list(grid.padding)
+    return FrozenSpectrum(dtype, {"height": h, "width": w, "padding": padding}, tensors)
 
 
 @freeze_operator.register

@@ -16,6 +16,7 @@ from lotnet.layers.structure import (
     MaxPool,
     Normalize,
 )
+from lotnet.layers.transposed import OrthogonalConvTranspose2d
 
 __all__ = [
     "Abs",
@@ -39,6 +40,7 @@ __all__ = [
     "Normalize",
     "NormalizedLinear",
     "OrthogonalConv2d",
+    "OrthogonalConvTranspose2d",
     "OrthogonalLinear",
     "freeze",
 ]

@@ -14,7 +14,7 @@ from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, pai
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.operators import Dilated, Grouped, Operator, Phases
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
-from lotnet.parametrizations.base import PaddingMode
+from lotnet.parametrizations.base import KernelSize, PaddingMode, sides
 
 
 class OrthogonalConv2d(LipschitzLayer):
@@ -58,10 +58,11 @@ class OrthogonalConv2d(LipschitzLayer):
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = same_pair("kernel_size", kernel_size)
+        rows, columns = pair("kernel_size", kernel_size)
+        self.kernel_size: KernelSize = rows if rows == columns else (rows, columns)
         self.stride = same_pair("stride", stride)
         self.dilation = pair("dilation", dilation)
-        check_padding(padding, pair("kernel_size", kernel_size), self.dilation)
+        check_padding(padding, (rows, columns), self.dilation)
         self.groups = groups
         self.padding_mode = check_padding_mode(padding_mode)
         self.parametrization = _named(parametrization)
@@ -121,10 +122,15 @@ class OrthogonalConv2d(LipschitzLayer):
         return operator if self._phases.count == 1 else Dilated(operator, self._phases)
 
     @property
+    def shifts_phases(self) -> bool:
+        """Whether the alignment of an even, dilated kernel shifts the image."""
+        return self._phases.shift != (0, 0)
+
+    @property
     def _phases(self) -> Phases:
-        kernel_size = (self.kernel_size, self.kernel_size)
-        dilation = self.dilation if self.kernel_size > 1 else (1, 1)  # a single tap does not move
-        return Phases.of(kernel_size, dilation, self.padding_mode == "circular")
+        kernel_size = sides(self.kernel_size)
+        rows, columns = (d if k > 1 else 1 for k, d in zip(kernel_size, self.dilation, strict=True))  # one tap stays
+        return Phases.of(kernel_size, (rows, columns), self.padding_mode == "circular")
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))

@@ -110,6 +110,7 @@ _LAYER_NORM = (
 
 REPLACEMENTS: dict[type[nn.Module], str] = {
     nn.Conv2d: "use OrthogonalConv2d",
+    nn.ConvTranspose2d: "use OrthogonalConvTranspose2d",
     nn.Linear: "use OrthogonalLinear, or NormalizedLinear as the last layer",
     nn.ReLU: _IN_PLACE,
     nn.LeakyReLU: f"{_IN_PLACE}, and with a slope from -1 to 1",

@@ -39,19 +39,26 @@ def _constant(make: Maker) -> Maker:
 
 @dataclass(frozen=True)
 class Grid:
-    """An image of `height x width` with `padding` zeros on each side, taken as periodic."""
+    """An image of `height x width` with `padding` zeros on each side, taken as periodic.
+
+    A pair pads rows and columns differently: (above and below, left and right).
+    """
 
     height: int
     width: int
-    padding: int = 0
+    padding: int | tuple[int, int] = 0
+
+    @property
+    def paddings(self) -> tuple[int, int]:
+        return (self.padding, self.padding) if isinstance(self.padding, int) else self.padding
 
     @property
     def rows(self) -> int:
-        return self.height + 2 * self.padding
+        return self.height + 2 * self.paddings[0]
 
     @property
     def columns(self) -> int:
-        return self.width + 2 * self.padding
+        return self.width + 2 * self.paddings[1]
 
     @property
     def half(self) -> int:
@@ -152,12 +159,12 @@ def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 
 
 def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, height
     """Half transform along the row index: real and imaginary part next to each other for each frequency."""
-    return _row_basis(grid.rows, grid.height, grid.padding, dtype, device)
+    return _row_basis(grid.rows, grid.height, grid.paddings[0], dtype, device)
 
 
 def column_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 columns, 2 width
     """Full transform along the column index, of complex numbers given as (part, column)."""
-    return _column_basis(grid.columns, grid.width, grid.padding, dtype, device)
+    return _column_basis(grid.columns, grid.width, grid.paddings[1], dtype, device)
 
 
 @_constant

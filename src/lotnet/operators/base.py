@@ -7,6 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from lotnet.errors import InputError
+
 
 class Operator(ABC):
     """A real linear map from images b i h w to images b o h w.
@@ -34,6 +36,10 @@ class Operator(ABC):
         """The operator on `device`, in the real precision `dtype`."""
         moved = (t.to(device, dtype.to_complex() if t.is_complex() else dtype) for t in self.tensors())
         return self.with_tensors(tuple(moved))
+
+    def adjoint(self, in_channels: int) -> "Operator":
+        """The transposed map, from images b o h w to images b i h w; `in_channels` is i."""
+        raise InputError(f"no transpose is known of a {type(self).__name__}: use another parametrization")
 
     def norm_matrices(self) -> Tensor | None:  # f o i, real
         """Matrices whose largest spectral norm bounds the operator's norm; None if the form has none."""

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotnet.errors import InputError
 from lotnet.operators.base import Operator
 
 
@@ -83,6 +84,11 @@ class Dilated(Operator):
     def norm_matrices(self) -> Tensor | None:
         return self.inner.norm_matrices()
 
+    def adjoint(self, in_channels: int) -> "Dilated":
+        if self.phases.shift != (0, 0):
+            raise InputError("no transpose is known of an even dilated kernel: use an odd kernel_size or dilation=1")
+        return replace(self, inner=self.inner.adjoint(in_channels))
+
 
 @dataclass(frozen=True, eq=False)
 class Grouped(Operator):
@@ -110,3 +116,6 @@ class Grouped(Operator):
         """Those of all groups: the norm of a direct sum is the largest of its parts."""
         known = [matrices for group in self.groups if (matrices := group.norm_matrices()) is not None]
         return torch.cat(known) if len(known) == len(self.groups) else None
+
+    def adjoint(self, in_channels: int) -> "Grouped":
+        return Grouped(tuple(group.adjoint(in_channels // len(self.groups)) for group in self.groups))

@@ -33,6 +33,15 @@ class Kernel(Operator):
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         return replace(self, kernel=tensors[0])
 
+    def adjoint(self, in_channels: int) -> "Kernel":
+        """Flipped taps read the opposite pixels, and appending zeros is the transpose of cropping them.
+
+        The centre of k flipped taps is tap `k // 2`. It is the centre again after a zero is appended to an even number.
+        """
+        kh, kw = self.kernel.shape[-2:]
+        flipped = self.kernel.transpose(0, 1).flip(2, 3)
+        return replace(self, kernel=F.pad(flipped, (0, 1 - kw % 2, 0, 1 - kh % 2)))
+
     def norm_matrices(self) -> Tensor | None:
         one_tap = self.kernel.shape[-2:] == (1, 1)
         return self.kernel[None, :, :, 0, 0] if one_tap else None
@@ -71,6 +80,9 @@ class Series(Operator):
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         return replace(self, skew=self.skew.with_tensors(tensors))
+
+    def adjoint(self, in_channels: int) -> "Series":
+        return replace(self, skew=self.skew.adjoint(in_channels), out_channels=in_channels)
 
 
 def truncated_exponential(x: Tensor, apply: Callable[[Tensor], Tensor], terms: int) -> Tensor:

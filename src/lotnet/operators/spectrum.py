@@ -27,6 +27,9 @@ class Spectrum(Operator):
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         return replace(self, transfers=tensors[0])
 
+    def adjoint(self, in_channels: int) -> "Spectrum":
+        return replace(self, transfers=self.transfers.mH)
+
     def norm_matrices(self) -> Tensor:
         return real_blocks(self.transfers)
 
@@ -46,6 +49,9 @@ class Blocks(Operator):
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         return replace(self, blocks=tensors[0])
+
+    def adjoint(self, in_channels: int) -> "Blocks":
+        return replace(self, blocks=self.blocks.mT)
 
     def norm_matrices(self) -> Tensor:
         return self.blocks

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lotnet.kernels import dispatch
 from lotnet.layers import OrthogonalConv2d
+from lotnet.layers.trace import trace_geometries
 from lotnet.linalg.polar import (
     all_above,
     largest_singular_value,
@@ -18,8 +19,8 @@ from lotnet.linalg.polar import (
 )
 from lotnet.linalg.polynomials import min_sigma_for_length
 from lotnet.operators import Operator
-from lotnet.orthogonalize.sharing import layer_geometries
 from lotnet.parametrizations import LOT, Geometry
+from lotnet.parametrizations.base import KernelSize
 from lotnet.parametrizations.lot import matrices, operators
 
 _SHORTEST, _LONGEST = 4, 8  # polynomials in a schedule; longer ones need inverses beyond the range of half precision
@@ -37,11 +38,11 @@ class GroupedOrthogonalization:
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
-        convolutions = (m for m in model.modules() if isinstance(m, OrthogonalConv2d) and m.groups == 1)
-        layers = [m for m in convolutions if isinstance(m.parametrization, LOT)]
-        self.layers = list(zip(layers, layer_geometries(model, layers, example), strict=True))
+        traced = trace_geometries(model, example)
+        layers = [m for m in traced if m.groups == 1 and isinstance(m.parametrization, LOT)]
+        self.layers = [(layer, traced[layer]) for layer in layers]
         self._configured = {layer: _lot(layer) for layer in layers}
-        alike: dict[tuple[int, int, int], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
+        alike: dict[tuple[int, int, KernelSize], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
         for layer, geometry in self.layers:
             alike[geometry.out_channels, geometry.in_channels, geometry.kernel_size].append((layer, geometry))
         self._groups = list(alike.values())

@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lotnet.layers import OrthogonalConv2d
 from lotnet.layers.trace import trace_geometries
 from lotnet.operators import Operator
 from lotnet.parametrizations import Geometry
@@ -27,8 +26,8 @@ class SharedOrthogonalization:
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
-        self._layers = [m for m in model.modules() if isinstance(m, OrthogonalConv2d)]
-        self._geometries = layer_geometries(model, self._layers, example)
+        traced = trace_geometries(model, example)
+        self._layers, self._geometries = list(traced), list(traced.values())
         with torch.no_grad():
             self._templates = [_to_meta(self._operator(n)) for n in range(len(self._layers))]
         owners = assign_owners([_cost(g) for g in self._geometries], dist.get_world_size())
@@ -115,11 +114,6 @@ def _cost(geometry: Geometry) -> float:
     short, long = sorted((geometry.out_channels, geometry.in_channels))
     frequencies = 1 if geometry.kernel_size == 1 else geometry.grid.rows * geometry.grid.columns
     return frequencies * short * short * long
-
-
-def layer_geometries(model: nn.Module, layers: list[OrthogonalConv2d], example: Tensor) -> list[Geometry]:
-    geometries = trace_geometries(model, example)
-    return [geometries[layer] for layer in layers]
 
 
 def _to_meta(operator: Operator) -> Operator:

@@ -1,5 +1,6 @@
 """The base class of parametrizations: maps from a free kernel to an operator with singular values at most one."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,13 @@ from lotnet.linalg.fourier import Grid
 from lotnet.operators import Operator
 
 PaddingMode = Literal["zeros", "circular"]
+KernelSize = int | tuple[int, int]
+"""The side of a square kernel, or (rows, columns) of another."""
+
+
+def sides(kernel_size: KernelSize) -> tuple[int, int]:
+    """A kernel's rows and columns."""
+    return (kernel_size, kernel_size) if isinstance(kernel_size, int) else kernel_size
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class Geometry:
 
     out_channels: int
     in_channels: int
-    kernel_size: int
+    kernel_size: KernelSize
     height: int
     width: int
     padding_mode: PaddingMode = "zeros"
@@ -28,11 +36,13 @@ class Geometry:
     @property
     def grid(self) -> Grid:
         """The periodic grid: the image itself if the padding is circular, else with k//2 zeros added on each side."""
-        return Grid(self.height, self.width, 0 if self.padding_mode == "circular" else self.kernel_size // 2)
+        rows, columns = (0 if self.padding_mode == "circular" else k // 2 for k in sides(self.kernel_size))
+        return Grid(self.height, self.width, rows if rows == columns else (rows, columns))
 
     def check(self) -> None:
         grid = self.grid
-        if self.kernel_size > min(grid.rows, grid.columns):
+        rows, columns = sides(self.kernel_size)
+        if rows > grid.rows or columns > grid.columns:
             raise InputError(
                 f"a kernel of size {self.kernel_size} does not fit the padded image of "
                 f"{grid.rows} x {grid.columns}: use a smaller kernel_size or larger images"
@@ -50,26 +60,27 @@ class Parametrization(ABC):
     * `orthogonal = True` promises that circular padding and out_channels >= in_channels preserve norms;
     * `frozen=True` asks for the most accurate operator, in the weight's dtype (float64 when freezing), and for no
       gradient with respect to the weight;
+    * kernels may be rectangular: `kernel_size` is one number for square ones, else (rows, columns);
     * the weight's dtype is float32 or float64, and the operator's is the same.
     """
 
     orthogonal: bool = True
 
-    def weight_shape(self, out_channels: int, in_channels: int, kernel_size: int) -> tuple[int, ...]:
+    def weight_shape(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> tuple[int, ...]:
         """Shape of the free kernel; a plain convolution kernel unless overridden."""
-        return (out_channels, in_channels, kernel_size, kernel_size)
+        return (out_channels, in_channels, *sides(kernel_size))
 
-    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> Tensor:
         """Initial weight: its operator is the identity if the channels are equal, and random otherwise."""
         shape = self.weight_shape(out_channels, in_channels, kernel_size)
         if out_channels != in_channels:
-            return torch.randn(shape) / (in_channels * kernel_size**2) ** 0.5
+            return torch.randn(shape) / (in_channels * math.prod(sides(kernel_size))) ** 0.5
         weight = torch.zeros(shape)
-        center = (kernel_size - 1) // 2
-        weight[:, :, center, center] = torch.eye(out_channels)
+        row, column = ((k - 1) // 2 for k in sides(kernel_size))
+        weight[:, :, row, column] = torch.eye(out_channels)
         return weight
 
-    def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
+    def lipschitz_bound(self, kernel_size: KernelSize, frozen: bool = False) -> float:
         """Upper bound of the largest singular value in exact arithmetic; 1 unless overridden."""
         return 1.0
 

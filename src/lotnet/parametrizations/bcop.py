@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lotnet.linalg.polar import accurate_polar, polar
 from lotnet.operators import Kernel, Operator
-from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.base import Geometry, KernelSize, Parametrization, sides
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class BCOP(Parametrization):
     torch.Size([2, 4, 8, 8])
     """
 
-    def weight_shape(self, out_channels: int, in_channels: int, kernel_size: int) -> tuple[int, ...]:
+    def weight_shape(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> tuple[int, ...]:
         c = max(out_channels, in_channels)
-        return (2 * kernel_size - 1, c, c)
+        return (1 + len(_steps(kernel_size)), c, c)
 
-    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> Tensor:
         """Orthogonal sources. They are random, unless the channels are equal.
 
         For equal channels, every two steps move all channels by one pixel. The operator is the identity for odd k. For
@@ -48,19 +48,24 @@ class BCOP(Parametrization):
         if out_channels == in_channels:
             eye = torch.eye(out_channels)
             weight[0] = eye
-            for step in range(kernel_size - 1):
+            for index, (step, _) in enumerate(_steps(kernel_size)):
                 # Reversed, the first columns are the ones that the step before did not project on.
-                weight[1 + 2 * step : 3 + 2 * step] = eye.flip(1) if step % 2 else eye
+                weight[1 + index] = eye.flip(1) if step % 2 else eye
         return weight
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         matrix, *sources = (accurate_polar if frozen else polar)(weight).unbind()
         kernel = matrix[:, : geometry.in_channels].expand(1, 1, -1, -1)  # kh kw c i
-        for index, source in enumerate(sources):
-            step, axis = divmod(index, 2)
+        for source, (step, axis) in zip(sources, _steps(geometry.kernel_size), strict=True):
             rank = (len(source) + step % 2) // 2
             kernel = _step(kernel, source[:, :rank], axis)
         return Kernel(kernel[:, :, : geometry.out_channels].permute(2, 3, 0, 1).contiguous(), geometry.padding_mode)
+
+
+def _steps(kernel_size: KernelSize) -> list[tuple[int, int]]:
+    """The number and the axis of each step: rows and columns take turns, as long as both are left."""
+    sizes = sides(kernel_size)
+    return [(step, axis) for step in range(max(sizes) - 1) for axis in (0, 1) if step < sizes[axis] - 1]
 
 
 def _step(kernel: Tensor, basis: Tensor, axis: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from lotnet.linalg.fourier import transfer
 from lotnet.linalg.polar import power_of_two
 from lotnet.operators import Kernel, Operator, Spectrum
-from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.base import Geometry, KernelSize, Parametrization
 
 # `I + A` has no singular value below one, so solving with it errs by about u ||A||. This keeps that below
 # 1e-4 in float32, and is some ten times what kernels of 512 channels start with.
@@ -32,7 +32,7 @@ class Cayley(Parametrization):
     torch.Size([2, 4, 8, 8])
     """
 
-    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> Tensor:
         """Zero if the channels are equal. Its operator is the identity: only a kernel's skew part counts."""
         if out_channels == in_channels:
             return torch.zeros(self.weight_shape(out_channels, in_channels, kernel_size))

@@ -8,7 +8,7 @@ from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, full_kernel, transfer
 from lotnet.linalg.polar import accurate_polar, polar
 from lotnet.operators import Kernel, Operator
-from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.base import Geometry, Parametrization, sides
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class ECO(Parametrization):
     """
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        k, height, width = geometry.kernel_size, geometry.height, geometry.width
-        extra = (-height % k, -width % k)
+        (kh, kw), height, width = sides(geometry.kernel_size), geometry.height, geometry.width
+        extra = (-height % kh, -width % kw)
         if geometry.padding_mode == "circular" and extra != (0, 0):
             raise InputError(
-                f"ECO with circular padding needs sides divisible by {k}, not {height} x {width}: "
+                f"ECO with circular padding needs sides divisible by {geometry.kernel_size}, not {height} x {width}: "
                 'resize the images or use padding_mode="zeros"'
             )
-        grid = Grid(k, k)
+        grid = Grid(kh, kw)
         kernel = full_kernel((accurate_polar if frozen else polar)(transfer(weight, grid)), grid)
-        dilation = ((height + extra[0]) // k, (width + extra[1]) // k) if k > 1 else (1, 1)
+        dilation = ((height + extra[0]) // kh if kh > 1 else 1, (width + extra[1]) // kw if kw > 1 else 1)
         return Kernel(kernel, "circular", dilation, extra)

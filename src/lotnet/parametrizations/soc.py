@@ -1,5 +1,6 @@
 """SOC (skew orthogonal convolution): the exponential of a skew-symmetric convolution is orthogonal."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,7 @@ from lotnet.errors import InputError
 from lotnet.linalg.bounds import series_bound
 from lotnet.linalg.polar import power_of_two
 from lotnet.operators import Kernel, Operator, Series
-from lotnet.parametrizations.base import Geometry, Parametrization
+from lotnet.parametrizations.base import Geometry, KernelSize, Parametrization, sides
 
 # The published code multiplies the normalised skew kernel by this, unless k = 1.
 _CORRECTION = 0.7
@@ -54,7 +55,7 @@ class SOC(Parametrization):
                 "are 5 and 12"
             )
 
-    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: int) -> Tensor:
+    def initial_weight(self, out_channels: int, in_channels: int, kernel_size: KernelSize) -> Tensor:
         """A random kernel, for equal channels too, as published.
 
         The identity is `V - V^T = 0`. Because every other kernel is scaled up to one size, no continuous path leads
@@ -63,25 +64,25 @@ class SOC(Parametrization):
         shape = self.weight_shape(out_channels, in_channels, kernel_size)
         return torch.randn(shape) / max(out_channels, in_channels) ** 0.5
 
-    def lipschitz_bound(self, kernel_size: int, frozen: bool = False) -> float:
+    def lipschitz_bound(self, kernel_size: KernelSize, frozen: bool = False) -> float:
         """`max |S_T(i t)|` for t up to the norm of A: above one, because the series is truncated."""
-        odd = kernel_size + 1 - kernel_size % 2
+        odd = math.sqrt(math.prod(k + 1 - k % 2 for k in sides(kernel_size)))
         terms = self.frozen_terms if frozen else self.terms
         return float(series_bound(_CORRECTION * odd if odd > 1 else 1.0, terms))
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         skew = _skew_kernel(weight)
         skew = skew / power_of_two(skew.flatten(1))  # exact; the scale does not matter from here on
-        skew = (_CORRECTION if skew.shape[-1] > 1 else 1.0) * skew / _unfolding_bound(skew)
+        skew = (_CORRECTION if skew[0, 0].numel() > 1 else 1.0) * skew / _unfolding_bound(skew)
         terms = self.frozen_terms if frozen else self.terms
         return Series(Kernel(skew, geometry.padding_mode), terms, geometry.out_channels)
 
 
 def _skew_kernel(weight: Tensor) -> Tensor:  # o i k k -> c c k k
     """`V - V^T`, after filling V with zeros to equal channels and odd size."""
-    o, i, k, _ = weight.shape
-    even = 1 - k % 2  # the zeros go before tap 0, so that tap (k-1)//2 stays the centre
-    square = F.pad(weight, (even, 0, even, 0, 0, max(o - i, 0), 0, max(i - o, 0)))
+    o, i, kh, kw = weight.shape
+    # The zeros go before tap 0, so that tap (k-1)//2 stays the centre.
+    square = F.pad(weight, (1 - kw % 2, 0, 1 - kh % 2, 0, 0, max(o - i, 0), 0, max(i - o, 0)))
     return square - square.transpose(0, 1).flip(-2, -1)
 
 
@@ -90,12 +91,13 @@ def _unfolding_bound(skew: Tensor) -> Tensor:  # c c k k -> ()
 
     With phases `a`, `b` of k entries of modulus one, a transfer matrix is `(I x a)^T M (I x b)` for the
     unfolding (c k) x (c k), and `M (I x a x b)` for c x (c k k): its norm is at most `k ||M||`, whatever
-    the image. The other two are transposes of these, up to order and sign, because the kernel is skew.
+    the image. For k_h x k_w taps, k is the root of their product. The other two are transposes of these, up to
+    order and sign, because the kernel is skew.
     """
-    c, k = skew.shape[0], skew.shape[-1]
+    c, _, kh, kw = skew.shape
     # A zero kernel stays zero whatever it is divided by; a constant in its place keeps the gradient finite.
     skew = torch.where(skew.detach().any(), skew, 1)
-    flat, mixed = skew.reshape(c, -1), skew.permute(0, 2, 1, 3).reshape(c * k, c * k)
+    flat, mixed = skew.reshape(c, -1), skew.permute(0, 2, 1, 3).reshape(c * kh, c * kw)
     return torch.minimum(_norm_bound(flat), _norm_bound(mixed))
 
 

@@ -29,7 +29,7 @@ class Spectral(Parametrization):
 
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         weight = weight / power_of_two(weight.flatten(1))
-        transfers = transfer(weight, geometry.grid) if geometry.kernel_size > 1 else weight.flatten(1)[None]
+        transfers = transfer(weight, geometry.grid) if geometry.kernel_size != 1 else weight.flatten(1)[None]
         # Only the frequency with the largest norm has a gradient, so singular vectors are computed only there.
         worst = torch.linalg.matrix_norm(transfers.detach(), ord=2).argmax()
         norm = torch.linalg.matrix_norm(transfers[worst], ord=2)

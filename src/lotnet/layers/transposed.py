@@ -1,0 +1,99 @@
+"""Transposed orthogonal convolution."""
+
+import torch
+from torch import Tensor, nn
+
+from lotnet.errors import InputError
+from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
+from lotnet.frozen.freezing import freeze_operator
+from lotnet.frozen.moves import FrozenUpsampling, channels_to_windows
+from lotnet.frozen.pointwise import FrozenShift
+from lotnet.layers.arguments import Pair
+from lotnet.layers.base import LipschitzLayer, to_compute_dtype
+from lotnet.layers.conv import OrthogonalConv2d
+from lotnet.operators import Operator
+from lotnet.parametrizations import Parametrization
+from lotnet.parametrizations.base import KernelSize, PaddingMode
+
+
+class OrthogonalConvTranspose2d(LipschitzLayer):
+    """The transpose of `OrthogonalConv2d(out_channels, in_channels, ...)` with the same kernel, plus a bias.
+
+    So its singular values are the same. A stride s makes images s times as large. `padding` is as there: "same", or the
+    number that equals it, and no output_padding is needed.
+
+    >>> layer = OrthogonalConvTranspose2d(32, 8, 3, stride=2, bias=False).eval()
+    >>> layer(torch.randn(1, 32, 4, 4)).shape
+    torch.Size([1, 8, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: KernelSize,
+        stride: int | Pair = 1,
+        padding: str | int | Pair = "same",
+        groups: int = 1,
+        bias: bool = True,
+        dilation: int | Pair = 1,
+        padding_mode: PaddingMode = "zeros",
+        parametrization: str | Parametrization = "lot",
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.transposed = OrthogonalConv2d(
+            out_channels,
+            in_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            False,
+            padding_mode,
+            parametrization,
+        )
+        self.stride = self.transposed.stride
+        if self.transposed.shifts_phases:
+            raise InputError(
+                f"a transposed convolution of kernel_size {kernel_size} and dilation {dilation} would need another "
+                "alignment: use an odd kernel_size or dilation=1"
+            )
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(tuple(x.shape))
+        with torch.autocast(x.device.type, enabled=False):
+            inner = to_compute_dtype(x, self.transposed.weight)
+            y = self._adjoint(self.transposed.operator(x.shape[-2], x.shape[-1])).apply(inner)
+            if self.stride > 1:
+                y = channels_to_windows(y, self.stride)
+            if self.bias is not None:
+                y = y + self.bias.to(y.dtype)[:, None, None]
+        return y.to(x.dtype)
+
+    def _adjoint(self, operator: Operator) -> Operator:
+        return operator.adjoint(self.out_channels * self.stride**2)
+
+    def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
+        self._check((1, *shape))
+        operator = self.transposed.frozen_operator(*shape[1:]).to(torch.device("cpu"), torch.float64)
+        stages = [freeze_operator(self._adjoint(operator), shape, None, dtype)]
+        if self.stride > 1:
+            stages.append(FrozenUpsampling(dtype, {"stride": self.stride}, {}))
+        if self.bias is not None:
+            pixels = shape[1] * shape[2] * self.stride**2
+            stages.append(FrozenShift(dtype, {"pixels": pixels}, {"shift": self.bias.detach().double().cpu()}))
+        return FrozenSequential(dtype, {}, {}, *stages)
+
+    def _check(self, shape: Shape) -> None:
+        if len(shape) != 4 or shape[1] != self.in_channels:
+            raise InputError(
+                f"this layer takes batches of images with {self.in_channels} channels (b, {self.in_channels}, h, w), "
+                f"not a tensor of shape {tuple(shape)}: set in_channels to match"
+            )
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}"
