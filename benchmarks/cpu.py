@@ -134,7 +134,8 @@ def main() -> None:
         "# Orthogonalisation on a CPU\n\nMedians of one run; `ratio` is the median over rounds of before / now "
         f"(benchmarks/cpu.py says what is compared).\n\n    python benchmarks/cpu.py --rounds {settings.rounds} "
         f"--threads {settings.threads} --out results/cpu.md\n\nOn {platform.machine()}, {os.cpu_count()} cores shared "
-        f"with other work, torch {torch.__version__}.\n\n| work | before, s | now, s | ratio |\n|---|---|---|---|\n"
+        f"with other work, torch {torch.__version__}. On a busy machine the ratios say more than the seconds: both "
+        "sides of one were measured in the same round.\n\n| work | before, s | now, s | ratio |\n|---|---|---|---|\n"
     )
     for name, work in rows():
         old, new, ratio = compare(work, settings.rounds)
