@@ -78,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "data",
         "demo",
         "export",
+        "frozen",
         "load_model",
         "models",
         "pack_run",

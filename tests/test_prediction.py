@@ -1,5 +1,6 @@
 """`lotnet predict` and its Python function, on a small random model."""
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -121,13 +122,42 @@ def test_bad_input_gives_a_one_sentence_error(folder: Path, digits: Path, tmp_pa
     good = (digits / "0.png").read_bytes()
     (tmp_path / "half.png").write_bytes(good[: len(good) // 2])
     (tmp_path / "empty").mkdir()
-    assert "half.png does not decode" in sentence(str(folder), str(digits / "0.png"), str(tmp_path / "half.png"))
+    assert "half.png does not decode" in sentence(str(folder), str(tmp_path / "half.png"))
+    assert "a radius is a number or a fraction" in sentence(str(folder), str(digits), "--abstain-below", "far")
     assert "there is no image" in sentence(str(folder), str(tmp_path / "missing.png"))
     assert "holds no images" in sentence(str(folder), str(tmp_path / "empty"))
     assert "lotnet train" in sentence(str(tmp_path / "empty"), str(digits))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     assert "no images to predict" in sentence(str(folder), "-")
     assert "--batch_size cannot be 0: give 1 or more" in sentence(str(folder), str(digits), "--batch_size", "0")
+
+
+def test_a_damaged_picture_does_not_stop_the_others(folder: Path, digits: Path, tmp_path: Path, capsys) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no image")
+    assert main(["predict", str(folder), str(bad), str(digits), "--json", "--device", "cpu"]) == 2
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert [Path(image["image"]).name for image in answer["images"]] == ["0.png", "1.png", "2.png"]
+    assert list(answer["failed"]) == [str(bad)]
+    assert err.startswith("lotnet: ") and "bad.png does not decode" in err and err.count("\n") == 1
+
+
+def test_a_table_of_a_folder_and_answers_that_abstain(folder: Path, digits: Path, tmp_path: Path, capsys) -> None:
+    table = tmp_path / "answers.csv"
+    arguments = ["predict", str(folder), str(digits), "--device", "cpu", "--csv", str(table)]
+    assert main(arguments) == 0
+    rows = list(csv.DictReader(table.open()))
+    expected = predict(FrozenModel.load(folder), to_unit(load("digits").test.images[:3], torch.float64))
+    assert [row["answer"] for row in rows] == [found.label for found in expected]
+    assert all(0 <= float(row["radius"]) <= found.radius for row, found in zip(rows, expected, strict=True))
+    middle = sorted(found.radius for found in expected)[1]
+    assert main([*arguments, "--abstain-below", str(middle)]) == 0
+    answers = [row["answer"] for row in csv.DictReader(table.open())]
+    assert answers == [found.label if found.radius >= middle else "uncertain" for found in expected]
+    capsys.readouterr()
+    assert main(["predict", str(folder), str(digits / "0.png"), "--device", "cpu", "--abstain-below", "100"]) == 0
+    assert "0.png: uncertain (the radius is smaller than asked for), most likely [digit" in capsys.readouterr().out
 
 
 def test_the_function_refuses_bad_input(model: FrozenModel) -> None:

@@ -16,7 +16,13 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.load_model import LoadedModel, tensors
 from lotnet.pretrained import save_pretrained
 from lotnet.progress import progress_bar
-from lotnet.runs.certificates import FILE, Certification, ImageCertificate, write_certification
+from lotnet.runs.certificates import (
+    FILE,
+    Certification,
+    ImageCertificate,
+    certificates_path,
+    write_certification,
+)
 from lotnet.training.precision import evaluating
 
 
@@ -32,6 +38,7 @@ def certify_split(
 ) -> Certification:
     """Certify every image of the split called `name`, and write certificates.json into the model's folder, or `out`.
 
+    Where `certificates_path` chooses another file, a model card of all test images stays as it is, too.
     For a run, the frozen model and its model card are written to the folder `model` beside it, ready to share.
     """
     out = writable_folder(loaded.folder if out is None else out)  # checked first, because proofs take long
@@ -55,16 +62,18 @@ def certify_split(
         split=name,
         checksum=model.settings["checksum"],
         checkpoint=loaded.checkpoint,
+        complete=name == "test" and len(split) == len(loaded.dataset().test),
         evaluation_seconds=_evaluation_seconds(model, images, batch_size),
         device=str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
         summary=summarize(done, radii, loaded.classes, images[0].numel()),
         audit=rows,
         images=[ImageCertificate(**asdict(certificate), index=n) for n, certificate in enumerate(done)],
     )
-    if loaded.run is not None:
+    path = certificates_path(out, record)
+    if loaded.run is not None and path.name == FILE:
         # The model is written first: certificates.json refers to it, and is used only if the model is there.
         save_pretrained(loaded.model, out / "model", record, loaded.folder.resolve().name)
-    write_certification(out / FILE, record)
+    write_certification(path, record)
     return record
 
 

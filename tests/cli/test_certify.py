@@ -50,6 +50,28 @@ def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Pa
     assert all(row["lipschitz_bound"] > 0 for row in written["audit"])
 
 
+def test_certificates_of_a_part_never_replace_those_of_all(run: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "certificates"
+    everything = ["certify", str(run), "--out", str(out), "--device", "cpu"]
+    assert main(everything) == 0
+    before = [(out / name).read_bytes() for name in ("certificates.json", "model/README.md")]
+    capsys.readouterr()
+    for part, name in ((["--limit", "20"], "test-20"), (["--split", "train", "--limit", "30"], "train-30")):
+        assert main([*everything, *part, "--json"]) == 0
+        path = Path(json.loads(capsys.readouterr().out)["written"])
+        assert path == out / f"certificates-{name}.json"
+        assert json.loads(path.read_text())["complete"] is False
+        assert [(out / name).read_bytes() for name in ("certificates.json", "model/README.md")] == before
+    assert json.loads(before[0])["complete"] is True
+
+
+def test_a_part_of_the_test_images_is_not_recorded(run: Path, tmp_path: Path, capsys) -> None:
+    assert main(["certify", str(run), "--limit", "20"]) == 0
+    assert main(["record", str(run), "--to", str(tmp_path)]) == 2
+    assert "is certified on a part of the test images" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_report_shows_the_training_images_that_were_certified(run: Path, capsys) -> None:
     opened = load_model(str(run))
     labels = opened.split("train", 40).labels

@@ -181,3 +181,22 @@ def test_an_image_that_halves_five_times_gives_the_same_network_either_way() -> 
     networks = [LipConvnet(depth=10, channels=2, full_depth=on).build(ImageSpec(3, 32, 64, 4)) for on in (True, False)]
     shapes = [{name: tensor.shape for name, tensor in network.state_dict().items()} for network in networks]
     assert shapes[0] == shapes[1]
+
+
+def test_the_description_names_layers_and_true_shapes_without_orthogonalising(monkeypatch) -> None:
+    model = LipConvnet(depth=15, channels=4, activation="hh1").build(ImageSpec(1, 8, 8, 3))
+    outputs = []
+    for stage in model.children():
+        stage.register_forward_hook(lambda _, inputs, output: outputs.append(tuple(output.shape[1:])))
+    model(torch.rand(1, 1, 8, 8))
+    true_shapes, outputs = outputs, []
+    monkeypatch.setattr(OrthogonalConv2d, "operator", None)
+    rows = describe(model, torch.zeros(1, 1, 8, 8))
+    assert [row[2] for row in rows] == true_shapes
+    layers = [row[1] for row in rows]
+    assert layers[1] == "OrthogonalConv2d(1, 4, kernel_size=3, LOT) + Householder(4, order=1)"
+    assert layers[2].startswith("average of input and (OrthogonalConv2d(4, 4, kernel_size=3, LOT) + ")
+    assert "stride=2" in layers[3]
+    assert not any("Sequential" in layer for layer in layers)
+    monkeypatch.undo()
+    assert model(torch.rand(2, 1, 8, 8)).shape == (2, 3)  # it works as before

@@ -36,7 +36,7 @@ def chosen(preset: str, height: int, width: int, images: int) -> tuple[int, int,
     ],
 )
 def test_the_rule(preset: str, size: tuple[int, int], images: int, expected: tuple[int, ...]) -> None:
-    """Depth, channels, batch size and epochs. These values are a promise: docs/training.md has the rule."""
+    """Depth, channels, batch size and epochs. These values are a promise: docs/own-images.md has the rule."""
     assert chosen(preset, *size, images) == expected
 
 

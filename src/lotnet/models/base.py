@@ -1,14 +1,17 @@
 """The base class of model configurations."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
-from lotnet.layers import Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
+from lotnet.layers import ConvexResidual, Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
 from lotnet.layers.trace import trace_shapes
 from lotnet.parametrizations import Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
@@ -153,14 +156,44 @@ def convolution_count(model: nn.Module) -> int:
 
 
 def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tuple[int, ...], int]]:
-    """List (name, layer, output shape, parameters) of every stage, by running an example through the model."""
-    shapes = trace_shapes(model, model.children(), example)
+    """List (name, layers, output shape, parameters) of every stage, by running an example through the model.
+
+    Convolutions are not orthogonalised for it, so it takes a moment at any image size.
+    """
+    with _shapes_only(model):
+        shapes = trace_shapes(model, model.children(), example)
     return [
-        (
-            name,
-            type(layer).__name__ if list(layer.children()) else repr(layer),
-            shapes[layer].output[1:],
-            parameter_count(layer),
-        )
+        (name, _layers(layer), shapes[layer].output[1:], parameter_count(layer))
         for name, layer in model.named_children()
     ]
+
+
+def _layers(layer: nn.Module) -> str:
+    """The layers of a stage, in the order in which they run."""
+    if isinstance(layer, nn.Sequential):
+        return " + ".join(map(_layers, layer.children()))
+    if isinstance(layer, ConvexResidual):
+        return f"average of input and ({_layers(layer.block)})"
+    if isinstance(layer, OrthogonalConv2d):
+        stride = f", stride={layer.stride}" if layer.stride > 1 else ""
+        size = f"{layer.in_channels}, {layer.out_channels}, kernel_size={layer.kernel_size}{stride}"
+        return f"{type(layer).__name__}({size}, {type(layer.parametrization).__name__})"
+    return repr(layer)
+
+
+@contextmanager
+def _shapes_only(model: nn.Module) -> Iterator[None]:
+    """Let orthogonal convolutions return zeros of the right shape."""
+
+    def zeros(layer: OrthogonalConv2d, x: Tensor) -> Tensor:
+        b, _, h, w = x.shape
+        return x.new_zeros(b, layer.out_channels, h // layer.stride, w // layer.stride)
+
+    layers = [module for module in model.modules() if isinstance(module, OrthogonalConv2d)]
+    for layer in layers:
+        layer.forward = partial(zeros, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward

@@ -44,6 +44,8 @@ class Certification:
     """Path or name that the model was loaded from."""
     checkpoint: str | None = None
     """SHA-256 of the checkpoint that the model was frozen from; None if the model is not from a run."""
+    complete: bool | None = None
+    """Whether these are all test images of the data set; None in files of earlier versions."""
 
     def __post_init__(self) -> None:
         """Refuse values that `lotnet certify` cannot have written."""
@@ -66,6 +68,20 @@ class Certification:
 
 def read_certification(path: Path, remedy: str) -> Certification:
     return read_record(Certification, path, remedy)
+
+
+def certificates_path(folder: Path, record: Certification) -> Path:
+    """Where to write these certificates: certificates.json, unless that has all test images and these are only a part.
+
+    So certificates of a part never replace those of all.
+    """
+    try:
+        known = read_certification(folder / FILE, "it is replaced")
+    except InputError:
+        return folder / FILE
+    if known.complete and known.checksum == record.checksum and not record.complete:
+        return folder / f"certificates-{record.split}-{record.summary.images}.json"
+    return folder / FILE
 
 
 def write_certification(path: Path, record: Certification) -> None:

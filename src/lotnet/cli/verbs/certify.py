@@ -13,7 +13,7 @@ from lotnet.certify_run import certify_split
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
-from lotnet.runs.certificates import FILE, Certification
+from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
 
 _HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
@@ -42,12 +42,13 @@ def main(arguments: list[str]) -> int:
     out = Path(options.out) if options.out else loaded.folder
     split = loaded.split(options.split, options.limit)
     record = certify_split(loaded, options.split, split, radii, device, console, options.batch_size, out)
+    path = certificates_path(out, record)
     if options.json:
         about = {name: getattr(record, name) for name in _HEADING}
-        print(json.dumps({"written": str(out / FILE), **about, "summary": asdict(record.summary)}))
+        print(json.dumps({"written": str(path), **about, "summary": asdict(record.summary)}))
         return 0
     _show(console, record, options.radii)
-    say(console, f"One certificate for each image: {out / FILE}")
+    say(console, f"One certificate for each image: {path}")
     return 0
 
 

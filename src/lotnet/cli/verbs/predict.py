@@ -1,23 +1,65 @@
 """`lotnet predict`."""
 
+import csv
+import io
 import json
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from lotnet.certification.formatting import rounded_down
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import check_counts, open_model, say
+from lotnet.cli.options import check_counts, open_model, parse_radius, say
 from lotnet.data import to_unit
-from lotnet.errors import printable
+from lotnet.errors import InputError, printable
+from lotnet.files import atomic_write
+from lotnet.frozen.model import FrozenModel
 from lotnet.load_model import MODEL, choose_device
-from lotnet.prediction import Picture, Prediction, find_files, predict, read_pictures
+from lotnet.prediction import Picture, Prediction, find_files, predict, read_picture
 from lotnet.terminal import Console
+
+UNCERTAIN = "uncertain"
+"""The answer for a picture whose radius is below --abstain-below."""
 
 _SHOWN = 5
 """Number of classes whose probability is printed; --json prints all."""
 
+Answer = tuple[Picture, Prediction]
+
 
 def main(arguments: list[str]) -> int:
+    options = _parser().read(arguments)
+    check_counts(options, batch_size=1)
+    device = choose_device(options.device)
+    least = 0.0 if options.abstain_below is None else parse_radius(options.abstain_below)
+    files = find_files(options.images)
+    console = Console(stderr=options.json)
+    opened = open_model(options.model, console)
+    pictures, failed = _read(files, opened.model.input_shape)
+    graph = opened.model.astype(torch.float64).to(device)
+    answers = _predict(graph, pictures, options.batch_size)
+    if options.csv is not None:
+        atomic_write(Path(options.csv), _csv(answers, least).encode())
+    if options.json:
+        images: list[dict[str, Any]] = [
+            {"image": p.name, "answer": _answer(found, least), "changes": list(p.changes)}
+            | {"scope": p.scope(found.radius), **found.to_dict()}
+            for p, found in answers
+        ]
+        about = {"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}
+        print(json.dumps(about | {"failed": failed}))
+    else:
+        for picture, prediction in answers if options.csv is None else ():
+            say(console, _text(picture, prediction, least))
+        if options.csv is not None:
+            say(console, f"Written to {options.csv}: {len(answers)} pictures.")
+    for problem in failed.values():
+        say(Console(stderr=True), f"lotnet: {problem}")
+    return 2 if failed else 0
+
+
+def _parser() -> Parser:
     parser = Parser(
         "lotnet predict", "Predict the label of each image, and the radius in which it is proved not to change."
     )
@@ -26,39 +68,66 @@ def main(arguments: list[str]) -> int:
         "images", type=str, nargs="+", help="Image files or folders, or - to read a list of them from stdin."
     )
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_argument("--csv", type=str | None, default=None, help="Write one line for each picture to this file.")
+    parser.add_argument(
+        "--abstain-below",
+        type=str | None,
+        default=None,
+        help=f"Answer {UNCERTAIN!r} where the proved radius is smaller than this, such as 36/255.",
+    )
     parser.add_common("device", "json")
-    options = parser.read(arguments)
-    check_counts(options, batch_size=1)
-    device = choose_device(options.device)
-    files = find_files(options.images)
-    console = Console(stderr=options.json)
-    opened = open_model(options.model, console)
-    # Read all files first, so that a damaged file is an error before any result is printed.
-    pictures = read_pictures(files, opened.model.input_shape)
-    graph = opened.model.astype(torch.float64).to(device)
+    return parser
+
+
+def _read(files: list[Path], input_shape: tuple[int, ...]) -> tuple[list[Picture], dict[str, str]]:
+    """The pictures that can be read, and the problem of each other file by its name.
+
+    A single file that cannot be read is an error.
+    """
+    pictures: list[Picture] = []
+    failed: dict[str, str] = {}
+    for file in files:
+        try:
+            pictures.append(read_picture(file, input_shape, str(file)))
+        except InputError as error:
+            failed[str(file)] = str(error)
+    if not pictures:
+        raise InputError(next(iter(failed.values())))
+    return pictures, failed
+
+
+def _predict(graph: FrozenModel, pictures: list[Picture], batch_size: int) -> list[Answer]:
     pixels = torch.stack([picture.pixels for picture in pictures])
     predictions = [
         prediction
-        for batch in pixels.split(options.batch_size)
-        for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=options.batch_size)
+        for batch in pixels.split(batch_size)
+        for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=batch_size)
     ]
-    pairs = list(zip(pictures, predictions, strict=True))
-    if options.json:
-        images = [
-            {"image": p.name, "changes": list(p.changes), "scope": p.scope(found.radius), **found.to_dict()}
-            for p, found in pairs
-        ]
-        print(json.dumps({"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}))
-        return 0
-    for picture, prediction in pairs:
-        say(console, _text(picture, prediction))
-    return 0
+    return list(zip(pictures, predictions, strict=True))
 
 
-def _text(picture: Picture, prediction: Prediction) -> str:
+def _answer(prediction: Prediction, least: float) -> str:
+    """The label, if its radius is at least `least`."""
+    return prediction.label if prediction.radius >= least else UNCERTAIN
+
+
+def _csv(answers: list[Answer], least: float) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["image", "answer", "label", "confidence", "radius", "radius_255", "changes"])
+    for picture, found in answers:
+        numbers = (f"{found.confidence:.6f}", rounded_down(found.radius, 6), rounded_down(found.radius_255, 4))
+        table.writerow([picture.name, _answer(found, least), found.label, *numbers, "; ".join(picture.changes)])
+    return text.getvalue()
+
+
+def _text(picture: Picture, prediction: Prediction, least: float) -> str:
     likeliest = sorted(prediction.probabilities.items(), key=lambda item: -item[1])[:_SHOWN]
+    answer = _answer(prediction, least)
+    if answer == UNCERTAIN:
+        answer = f"{UNCERTAIN} (the radius is smaller than asked for), most likely {prediction.label}"
     lines = [
-        f"{printable(picture.name)}: {printable(prediction.label)}, confidence {prediction.confidence:.1%}",
+        f"{printable(picture.name)}: {printable(answer)}, confidence {prediction.confidence:.1%}",
         f"certified l2 radius {rounded_down(prediction.radius, 4)}, which is "
         f"{rounded_down(prediction.radius_255, 2)}/255 (claim B, float64)",
         prediction.meaning,

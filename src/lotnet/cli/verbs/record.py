@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from lotnet.cli.arguments import Parser
+from lotnet.errors import InputError
 from lotnet.paper import results, results_page
+from lotnet.runs.directory import Run
 
 
 def main(arguments: list[str]) -> int:
@@ -14,6 +16,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written again.")
     options = parser.read(arguments)
+    if Run.open(Path(options.run)).certification().complete is False:
+        raise InputError(
+            f"{options.run} is certified on a part of the test images: certify all of them with `lotnet certify "
+            f"{options.run}`"
+        )
     folder = Path(options.to)
     path = results.save(results.collect(Path(options.run), options.name or Path(options.run).name), folder)
     results_page.write_readme(folder)
