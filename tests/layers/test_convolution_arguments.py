@@ -62,14 +62,13 @@ GRID = [
     for values in itertools.product(
         PARAMETRIZATIONS, KERNELS, (1, 2, 3), (1, 2, 3), (1, 2, 4), ("zeros", "circular"), ((5, 3), (6, 12))
     )
-    if (case := Case(*values)).exists()
+    if (case := Case(*values)).exists() and (case.stride == 1 or case.size == (5, 3))  # larger ones would take hours
 ]
 
 
 def sample() -> list[Case]:
     """Cases in which every pair of values of two arguments occurs, chosen greedily from a shuffled list."""
-    cases = [case for case in GRID if case.stride == 1 or case.size == (5, 3)]
-    random.Random(0).shuffle(cases)
+    cases = random.Random(0).sample(GRID, len(GRID))
     seen: set[object] = set()
     chosen = []
     for case in cases:
