@@ -8,17 +8,16 @@ test images, at the epoch that validation chose, and the largest singular value 
 """
 
 import argparse
-import contextlib
-import io
-import json
 from pathlib import Path
 
 from torch import Tensor
 
 from literal_lot import literal_transfers
-from lotnet.cli.verbs.train import main as train
+from lotnet.config import RunConfig
 from lotnet.operators import Operator, Spectrum
 from lotnet.parametrizations import LOT, PARAMETRIZATIONS, Geometry, Parametrization
+from lotnet.terminal import Console
+from lotnet.training.run import RunFolder, start
 
 
 class Literal(Parametrization):
@@ -43,16 +42,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/same-accuracy"))
     options = parser.parse_args()
     for name in ("literal", "lot"):
-        arguments = ["--config", options.config, "--model.parametrization", name, "--device", options.device]
-        arguments += ["--trainer.epochs", str(options.epochs), "--out", str(options.out / name), "--overwrite"]
-        with contextlib.redirect_stdout(io.StringIO()) as output:
-            train([*arguments, "--json"])
-        test = json.loads(output.getvalue())["test"]
-        print(f"{name:8} clean {test['clean']:.2%}", *(f"{r} {x:.2%}" for r, x in test["certified"].items()))
-        lines = [json.loads(line) for line in (options.out / name / "metrics.jsonl").read_text().splitlines()]
-        values = [line["largest_singular_value"] for line in lines if "largest_singular_value" in line]
-        if values:  # a GPU measures them after each epoch
-            print(f"{'':8} largest singular value in training {max(values):.6f}")
+        overrides = {"model.parametrization": name, "trainer.epochs": options.epochs}
+        config = RunConfig.from_recipe(options.config, overrides)
+        session = start(config, RunFolder(options.out / name, overwrite=True), options.device)
+        session.train(Console(stderr=True))
+        test = session.test_accuracy()
+        print(f"{name:8} clean {test.clean:.2%}", *(f"{r} {x:.2%}" for r, x in test.by_name().items()))
+        values = [record.largest_singular_value for record in session.run.metrics()]
+        if known := [value for value in values if value is not None]:  # a GPU measures them after each epoch
+            print(f"{'':8} largest singular value in training {max(known):.6f}")
 
 
 if __name__ == "__main__":

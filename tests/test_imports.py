@@ -177,6 +177,8 @@ def test_the_command_line_is_nobodys_library() -> None:
     for file in SOURCE.rglob("*.py"):
         if part(file) not in ("cli", "__main__"):
             assert "cli" not in imported(file), f"{file.relative_to(SOURCE)} imports lotnet.cli"
+    for file in (Path(__file__).parents[1] / "benchmarks").glob("*.py"):
+        assert "cli" not in imported(file), f"benchmarks/{file.name} imports lotnet.cli"
 
 
 HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']|device\.type\s*[!=]=")
