@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 
@@ -95,11 +96,24 @@ def test_a_request_that_takes_too_long_is_closed(page: Server, monkeypatch: pyte
 
 
 def test_uploads_share_a_budget_and_give_it_back(page: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "uploads", Budget(len(PICTURE) + 10))
+    size = len(PICTURE) + 10
+    monkeypatch.setattr(page, "uploads", Budget(size))
     for _ in range(3):
         assert ask(page)[0] == 200
+        wait_for_all_of_it(page.uploads, size)
         status, answer = ask(page, PICTURE + bytes(20))
         assert status == 503 and "try again" in answer["error"]
+        wait_for_all_of_it(page.uploads, size)
+
+
+def wait_for_all_of_it(budget: Budget, size: int) -> None:
+    """The server gives a request's bytes back after its answer, in another thread."""
+    for _ in range(6000):
+        if budget.take(size):
+            budget.take(-size)
+            return
+        time.sleep(0.01)
+    raise AssertionError("the bytes of a request were not given back")
 
 
 def test_a_connection_too_many_is_closed(page: Server, monkeypatch: pytest.MonkeyPatch) -> None:
