@@ -172,21 +172,21 @@ class Exact(FrozenModule):
         return Upper(0)
 
 
-class FrozenSequential(FrozenModule):
-    """Modules applied in sequence: Lipschitz constants multiply, and errors propagate."""
+class FrozenContainer(FrozenModule):
+    """A module that is made of others."""
 
     def __init__(
-        self,
-        precision: torch.dtype,
-        settings: dict[str, Any],
-        tensors: dict[str, Tensor],
-        *stages: FrozenModule,
+        self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor], *stages: FrozenModule
     ) -> None:
         super().__init__(precision, settings, tensors)
         self.stages = nn.ModuleList(stages)
 
     def __iter__(self) -> Any:
         return iter(self.stages)
+
+
+class FrozenSequential(FrozenContainer):
+    """Modules applied in sequence: Lipschitz constants multiply, and errors propagate."""
 
     def forward(self, x: Tensor) -> Tensor:
         for stage in self.stages:

@@ -1,16 +1,16 @@
 """Frozen branches whose outputs are concatenated."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.base import FrozenContainer, Shape
 from lotnet.linalg.roundoff import Upper, rounding_error
 
 
-class FrozenConcatenation(FrozenModule):
+class FrozenConcatenation(FrozenContainer):
     """`scale (f_1(x), ..., f_n(x))`, concatenated along the channels.
 
     `||f(x) - f(y)||^2` is the sum over the branches, so the Lipschitz constant is `scale sqrt(L_1^2 + ... + L_n^2)`.
@@ -19,15 +19,6 @@ class FrozenConcatenation(FrozenModule):
 
     TENSORS: ClassVar[Mapping[str, str]] = {"scale": ""}
     scale: Tensor  # ()
-
-    def __init__(
-        self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor], *stages: FrozenModule
-    ) -> None:
-        super().__init__(precision, settings, tensors)
-        self.stages = nn.ModuleList(stages)
-
-    def __iter__(self) -> Any:
-        return iter(self.stages)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([branch(x) for branch in self], dim=1) * self.scale

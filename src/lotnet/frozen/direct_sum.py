@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lotnet.frozen.base import FrozenModule, ImageSize, NoSettings, Shape, Size
+from lotnet.frozen.base import FrozenContainer, ImageSize, NoSettings, Shape, Size
 from lotnet.linalg.roundoff import Upper
 from lotnet.operators import Phases
 from lotnet.records import Between, WrongType
 
 
-class FrozenDirectSum(FrozenModule):
+class FrozenDirectSum(FrozenContainer):
     """Frozen convolutions on parts of the input: its norm squared is the sum of the squared norms of its parts.
 
     Proof of the bounds. The Lipschitz constant is the largest of the parts'. The error and the output's norm of a
@@ -24,15 +24,6 @@ class FrozenDirectSum(FrozenModule):
 
     so the largest bound at the whole norm, plus the root of the squared bounds at 0, holds. Moving entries is exact.
     """
-
-    def __init__(
-        self, precision: torch.dtype, settings: dict[str, Any], tensors: dict[str, Tensor], *stages: FrozenModule
-    ) -> None:
-        super().__init__(precision, settings, tensors)
-        self.stages = nn.ModuleList(stages)
-
-    def __iter__(self) -> Any:
-        return iter(self.stages)
 
     def _first(self) -> Any:
         return self.stages[0]
