@@ -47,7 +47,7 @@ class Session:
     def here(device: str, processes: int, command: Sequence[str] = ()) -> "Session":
         """Describe the session of this process."""
         versions: dict[str, str | None] = {"python": platform.python_version()}
-        versions |= {name: metadata.version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
+        versions |= {name: _version(name) for name in ("lotnet", "torch", "numpy", "lightning-fabric")}
         return Session(
             started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             command=list(command or sys.argv),
@@ -74,6 +74,14 @@ class Environment:
     images: ImageSpec
     parameters: int
     sessions: tuple[Session, ...] = field(default=())
+
+
+def _version(name: str) -> str | None:
+    """The version of an installed distribution. A source tree on PYTHONPATH is none, and neither is a bundled copy."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:
