@@ -24,6 +24,8 @@ from typing import TypeVar
 
 import torch
 
+import lotnet
+
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
@@ -110,5 +112,6 @@ def with_workers(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 def versions(*packages: str) -> str:
     """What a figure was made with, in one line."""
-    named = ", ".join(f"{name} {version(name)}" for name in ("lotnet", "torch", *packages))
+    named = ", ".join(f"{name} {version(name)}" for name in packages)
+    named = f"lotnet {lotnet.__version__}, torch {torch.__version__}{', ' * bool(named)}{named}"
     return f"{named}, Python {platform.python_version()}, {platform.machine()}, {time.strftime('%Y-%m-%d')}"
