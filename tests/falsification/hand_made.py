@@ -4,7 +4,7 @@
 
 `folder(seed)` takes a frozen module, or makes one up, changes settings and tensors, and computes the checksum as a
 forger would. `judge` loads it and compares what is proved with the singular values of the dense Jacobian. Exit code 1
-if a bound is too small, or if anything but an `InputError` is raised.
+if a bound is too small, if anything but an `InputError` is raised, or if a folder takes more than 30 seconds or 4 GB.
 """
 
 import hashlib
@@ -13,12 +13,15 @@ import math
 import random
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from safetensors.torch import save_file
@@ -49,6 +52,7 @@ from lotnet import (
     freeze,
 )
 from lotnet.errors import InputError
+from workers import arguments, limited_memory, limited_time, peak_memory, spread, versions
 
 Description = dict[str, Any]
 
@@ -289,22 +293,43 @@ def judge(path: Path) -> str:
 
 
 def fuzz(seeds: range) -> tuple[Counter[str], list[str]]:
-    """Judge the folders of these seeds. Returns how they ended, and one line for each that went wrong."""
+    """Judge the folders of these seeds, each within the limits on time and memory.
+
+    Returns how they ended, and one line for each that went wrong.
+    """
     ends: Counter[str] = Counter()
     wrong = []
-    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings(), limited_memory():
         warnings.simplefilter("ignore")
         for seed in seeds:
             try:
-                folder(seed).write(Path(name))
-                ends[judge(Path(name))] += 1
+                with limited_time():
+                    folder(seed).write(Path(name))
+                    ends[judge(Path(name))] += 1
             except Exception as error:
                 wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
     return ends, wrong
 
 
-if __name__ == "__main__":
+def _chunk(seeds: range) -> tuple[Counter[str], list[str], int]:
+    return *fuzz(seeds), peak_memory()
+
+
+def main() -> int:
+    settings = arguments(__doc__.splitlines()[0], 10_000, "folders").parse_args()
     torch.set_num_threads(1)
-    ends, wrong = fuzz(range(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000))
-    print(f"{ends.total() + len(wrong)} hand-made modules: {dict(ends)}, {len(wrong)} wrong", *wrong[:20], sep="\n  ")
-    sys.exit(bool(wrong))
+    start, ends, wrong, peak = time.perf_counter(), Counter[str](), list[str](), 0
+    chunks = [range(n, min(n + 100, settings.count)) for n in range(0, settings.count, 100)]
+    for found, lines, memory in spread(_chunk, chunks, settings.workers):
+        ends += found
+        wrong += lines
+        peak = max(peak, memory)
+    print(f"{versions()}; {settings.workers} processes of one thread")
+    print(f"{ends.total() + len(wrong)} hand-made modules: {dict(ends)}, {len(wrong)} wrong; ", end="")
+    print(f"peak {peak / 2**20:.0f} MB, {time.perf_counter() - start:.0f} s")
+    print(*wrong[:20], sep="\n")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 import torch
@@ -50,6 +50,11 @@ class Tally:
     plain_networks: int = 0
     """Networks with a broken standard certificate."""
 
+    def add(self, other: "Tally") -> None:
+        """Add the counts of other networks."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
 
 def falsify(
     networks: int,
@@ -59,7 +64,6 @@ def falsify(
     mutant: Mutant = nullcontext,
     compare: bool = True,
     stop: bool = False,
-    progress: Callable[[Tally], None] = lambda tally: None,
 ) -> Tally:
     """Run until both budgets are spent, or, if `stop`, until the first certificate breaks.
 
@@ -86,7 +90,6 @@ def falsify(
         tally.networks += 1
         tally.images += len(case.images)
         tally.certified += int((certified.radii["float"] > 0).sum())
-        progress(tally)
         seed += 1
     return tally
 

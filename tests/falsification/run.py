@@ -1,41 +1,65 @@
 """`make falsify`: certificates attacked at their radius, and the mutants that the same budget must catch.
 
-    python tests/falsification/run.py --networks 1000 --certificates 100000
+    python tests/falsification/run.py --networks 2000 --certificates 300000
 
 Exit code 1 if a certificate breaks, a mutant survives, or no standard float32 certificate breaks (then the attacks are
 too weak to be a test).
 """
 
 import argparse
-import platform
 import sys
 import time
-from importlib.metadata import version
+from contextlib import closing
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from harness import Tally, falsify
 from mutants import MUTANTS, SURVIVORS
+
+from workers import spread, versions, with_workers
+
+CHUNK = 10
+"""Networks that a process takes at once."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--networks", type=int, default=1000, help="at least this many (default: %(default)s)")
-    parser.add_argument("--certificates", type=int, default=100_000, help="with radius > 0 (default: %(default)s)")
+    parser.add_argument("--networks", type=int, default=2000, help="at least this many (default: %(default)s)")
+    parser.add_argument("--certificates", type=int, default=300_000, help="with radius > 0 (default: %(default)s)")
     parser.add_argument(
         "--survivors", type=int, default=100, help="networks for mutants too small to detect (%(default)s)"
     )
-    settings = parser.parse_args()
+    settings = with_workers(parser).parse_args()
     torch.set_num_threads(1)
-    print(f"lotnet {version('lotnet')}, torch {torch.__version__}, python-flint {version('python-flint')}, ", end="")
-    print(f"Python {platform.python_version()}, {platform.machine()}, one thread, {time.strftime('%Y-%m-%d')}")
+    print(f"{versions('python-flint')}; {settings.workers} processes of one thread")
     start = time.perf_counter()
-    tally = falsify(settings.networks, settings.certificates, progress=_show)
+    tally = _all(settings.networks, settings.certificates, settings.workers)
     print("", end="\r", file=sys.stderr)
     describe(tally, time.perf_counter() - start)
-    survived = _mutants(settings.networks, settings.certificates, settings.survivors)
+    survived = _mutants(settings)
     failed = bool(tally.broken or tally.wrong or survived or not tally.plain_broken)
     print("FAILED" if failed else "passed")
     return int(failed)
+
+
+def _all(networks: int, certificates: int, workers: int) -> Tally:
+    """Take the seeds in order until both budgets are spent."""
+    total = Tally()
+    with closing(spread(_chunk, count(0, CHUNK), workers)) as chunks:
+        while total.networks < networks or total.certified < certificates:
+            total.add(next(chunks))
+            line = f"{total.networks} networks, {total.certified} certificates, {len(total.broken)} broken"
+            print(line, end="\r", file=sys.stderr, flush=True)
+    return total
+
+
+def _chunk(first_seed: int) -> Tally:
+    return falsify(CHUNK, 0, first_seed=first_seed)
 
 
 def describe(tally: Tally, seconds: float) -> None:
@@ -54,29 +78,28 @@ def describe(tally: Tally, seconds: float) -> None:
         print(f"  {line}")
 
 
-def _mutants(networks: int, certificates: int, quota: int) -> list[str]:
+def _mutants(settings: argparse.Namespace) -> list[str]:
     survived = []
-    print(f"\n{'mutant':<40}  killed after (networks, certificates)")
-    for name, mutant in MUTANTS.items():
-        tally = falsify(networks, certificates, mutant=mutant, compare=False, stop=True)
+    print(f"\n{'mutant':<44}  killed after (networks, certificates)")
+    attack = partial(_mutant, networks=settings.networks, certificates=settings.certificates)
+    for name, tally in zip(MUTANTS, spread(attack, MUTANTS, settings.workers), strict=True):
         if not tally.broken:
             survived.append(name)
-        print(f"{name:<40}  {_death(tally)}", flush=True)
+        print(f"{name:<44}  {_death(tally)}", flush=True)
     print("\nnot expected to be caught: the proof is that loose")
-    for name, mutant in SURVIVORS.items():
-        print(f"{name:<40}  {_death(falsify(quota, 0, mutant=mutant, compare=False, stop=True))}", flush=True)
+    attack = partial(_mutant, networks=settings.survivors, certificates=0)
+    for name, tally in zip(SURVIVORS, spread(attack, SURVIVORS, settings.workers), strict=True):
+        print(f"{name:<44}  {_death(tally)}", flush=True)
     return survived
+
+
+def _mutant(name: str, networks: int, certificates: int) -> Tally:
+    return falsify(networks, certificates, mutant=(MUTANTS | SURVIVORS)[name], compare=False, stop=True)
 
 
 def _death(tally: Tally) -> str:
     count = f"{tally.networks:>5} {tally.certified:>7}"
     return f"{count}   {tally.broken[0]}" if tally.broken else f"SURVIVED {count}"
-
-
-def _show(tally: Tally) -> None:
-    if tally.networks % 20 == 0:
-        line = f"{tally.networks} networks, {tally.certified} certificates, {len(tally.broken)} broken"
-        print(line, end="\r", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,35 @@
-"""Training runs that are killed at a write, a flush or a rename, and what the next command makes of them.
+"""Training runs that are killed, and what the next command makes of them.
 
     python tests/faults/kills.py 100
 
-Each run is killed (SIGKILL, from within) just before its n-th operation on the run directory. One of three commands
-then has to work: the same one again, `--resume`, or `--overwrite`; and the weights end bit for bit as those of a run
-that was never killed. Exit code 1 if a command fails or a bit differs.
+Some runs are killed (SIGKILL) at random times, and one more just before each operation on the run directory: opening
+for writing, flushing, renaming, making and removing. One of three commands then has to work: the same one again,
+`--resume`, or `--overwrite`; and the weights end bit for bit as those of a run that was never killed. Exit code 1 if a
+command fails or a bit differs.
 """
 
 import os
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 
 from runs import assert_same
+from workers import arguments, spread, versions
 
 SHORT = ["--model.channels=2", "--limit=80", "--trainer.batch_size=32", "--trainer.epochs=4"]
 SHORT += ["--trainer.checkpoint_every=1", "--trainer.threads=1", "--device=cpu"]
 """A run of a few seconds with several checkpoints in each epoch."""
+
+NEVER = 10**6
+"""More operations than a run has."""
 
 PROGRAM = """
 import os, signal, sys
@@ -53,11 +62,22 @@ sys.exit(code)
 """
 
 
-def run(folder: Path, at: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, at: int, *arguments: str) -> list[str]:
     """`lotnet ARGUMENTS`, killed before its operation number `at` on the folder; 0 kills it never."""
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(at), *arguments]
+    return [sys.executable, "-c", PROGRAM, str(folder), str(at), *arguments]
+
+
+def run(folder: Path, at: int, *arguments: str, kill_after: float = 600) -> subprocess.CompletedProcess[str]:
+    """Run the command. It is killed after so many seconds, with the exit code -9."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    whole = command(folder, at, *arguments)
+    with subprocess.Popen(whole, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, err = process.communicate(timeout=kill_after)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+    return subprocess.CompletedProcess(whole, process.returncode, out, err)
 
 
 def operations(folder: Path) -> int:
@@ -67,10 +87,13 @@ def operations(folder: Path) -> int:
     return int(done.stderr.split()[-2])
 
 
-def kill_and_continue(reference: Path, folder: Path, at: int) -> str:
+def kill_and_continue(reference: Path, folder: Path, at: int, kill_after: float = 600) -> str:
     """Kill a run, continue it in one of three ways, and compare. Returns the way, or raises an `AssertionError`."""
     again = ("train", *SHORT, "--out", str(folder))
-    killed = run(folder, at, *again)
+    killed = run(folder, at, *again, kill_after=kill_after)
+    if killed.returncode == 0 and at >= NEVER:  # this time it was faster
+        shutil.rmtree(folder)
+        return kill_and_continue(reference, folder, at, 0.7 * kill_after)
     assert killed.returncode == -9, f"not killed: exit {killed.returncode} {killed.stderr}"
     begun = (folder / "config.yaml").exists()
     ways = {"overwrite": (*again, "--overwrite"), "resume": ("train", "--resume", str(folder)), "again": again}
@@ -83,20 +106,34 @@ def kill_and_continue(reference: Path, folder: Path, at: int) -> str:
     return way
 
 
+def _one(kill: tuple[int, float], folder: Path) -> str:
+    """Kill before an operation, or after some seconds. Returns what was wrong, if anything."""
+    at, seconds = kill
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        try:
+            kill_and_continue(folder / "reference", Path(name) / "run", at, seconds)
+        except AssertionError as error:
+            return f"operation {at}, {seconds:.2f} s: {error}"
+    return ""
+
+
 def main() -> int:
-    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    start, failed = time.perf_counter(), []
+    settings = arguments(__doc__.splitlines()[0], 100, "kills at random times").parse_args()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
-        reference = Path(name) / "reference"
-        moments = operations(reference)
-        chosen = sorted({1 + n * moments // wanted for n in range(wanted)} | set(range(1, min(9, moments))))
-        for at in chosen:
-            try:
-                print(f"\rkilled before operation {at} of {moments}", end="", file=sys.stderr)
-                kill_and_continue(reference, Path(name) / f"run{at}", at)
-            except (AssertionError, subprocess.TimeoutExpired) as error:
-                failed.append(f"operation {at}: {error}")
-    print(f"{len(chosen)} kills among {moments} operations: {len(failed)} failed, {time.perf_counter() - start:.0f} s")
+        moments = operations(Path(name) / "reference")
+        duration, rng = time.perf_counter() - start, random.Random(0)
+        # The number's parity chooses how a run is continued. A run alone takes `duration`, beside others longer.
+        kills = [(NEVER + n, rng.uniform(0.3, 0.9) * duration) for n in range(settings.count)]
+        kills += [(at, 600.0) for at in range(1, moments + 1)]
+        ends = []
+        for end in spread(partial(_one, folder=Path(name)), kills, settings.workers):
+            ends.append(end)
+            print(f"{len(ends)} of {len(kills)} kills", end="\r", file=sys.stderr, flush=True)
+    failed = [end for end in ends if end]
+    print(f"{versions()}; {settings.workers} processes of one thread")
+    print(f"{settings.count} kills at random times, {moments} before each operation on the run directory: ", end="")
+    print(f"{len(failed)} failed, {time.perf_counter() - start:.0f} s")
     print(*failed, sep="\n")
     return int(bool(failed))
 

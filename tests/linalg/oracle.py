@@ -161,4 +161,6 @@ def check(count: int, seed: int) -> Outcome:
 
 if __name__ == "__main__":
     start = time.perf_counter()
-    print(check(int(sys.argv[1]), seed=0), f"{time.perf_counter() - start:.0f} s")
+    found = check(int(sys.argv[1]), seed=0)
+    print(found, f"{time.perf_counter() - start:.0f} s")
+    sys.exit(bool(found.failures))

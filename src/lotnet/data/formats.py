@@ -6,6 +6,7 @@ Pillow knows some fifty formats, guesses the format from the content, and starts
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,9 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 
 MAX_PIXELS = 64_000_000
 """Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""
+
+# Without a handler, what Pillow logs about a damaged file is printed, for example on the terminal of the demo server.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def undecodable(name: str | Path) -> InputError:

@@ -14,6 +14,7 @@ from lotnet.data.dataset import Dataset, Split
 from lotnet.data.images import decode_all, image_files
 from lotnet.data.source import Source
 from lotnet.errors import InputError
+from lotnet.records import read_text
 
 SIDE = 64
 
@@ -26,17 +27,20 @@ def read(origin: str) -> Dataset:
     annotations = path / "val" / "val_annotations.txt"
     if not (path / "train").is_dir() or not annotations.is_file():
         raise InputError(f"{path} lacks train or val/val_annotations.txt: pass what tiny-imagenet-200.zip unpacks to")
-    listed = path / "wnids.txt"
-    folders = (entry.name for entry in (path / "train").iterdir() if entry.is_dir())
-    classes = sorted(listed.read_text().split() if listed.is_file() else folders)
+    listed, remedy = path / "wnids.txt", "unpack it again"
+    folders = {entry.name for entry in (path / "train").iterdir() if entry.is_dir()}
+    classes = sorted(set(read_text(listed, remedy).split()) if listed.is_file() else folders)
+    unknown = sorted(set(classes) - folders)
+    if unknown:
+        raise InputError(f"{listed} has the class {unknown[0][:40]!r} that has no folder in {path / 'train'}: {remedy}")
     number = {wnid: label for label, wnid in enumerate(classes)}
 
     train = [(file, label) for wnid, label in number.items() for file in image_files(path / "train" / wnid / "images")]
     test = []
-    for line in annotations.read_text().splitlines():
+    for line in read_text(annotations, remedy).splitlines():
         fields = line.split("\t")  # file name, WordNet id, bounding box
         if len(fields) < 2 or fields[1] not in number or Path(fields[0]).name != fields[0]:
-            raise InputError(f"{annotations} has the line {line!r}, which names no known class: unpack it again")
+            raise InputError(f"{annotations} has the line {line[:80]!r}, which names no known class: {remedy}")
         test.append((path / "val" / "images" / fields[0], number[fields[1]]))
     return Dataset("tiny-imagenet", _split(train), _split(test), tuple(classes))
 
