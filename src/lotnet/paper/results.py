@@ -191,6 +191,7 @@ _LOSS_TITLES = {
     "OffsetCrossEntropy": "offset cross-entropy",
     "EMMA": "EMMA",
     "LogitAnnealing": "logit annealing",
+    "AnnealedEMMA": "EMMA with logit annealing",
 }
 
 
