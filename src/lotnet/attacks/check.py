@@ -107,7 +107,7 @@ def check_certificates(
             radius = certificates.radii[claim][index]
             seen: set[int] = set()
             effort = budget if claim == "float" else replace(budget, auto_attack=False)
-            for attack, points in attack_points(graph, x, labels, radius, effort, generator):
+            for attack, points in attack_points(graph, x, labels, radius, effort, generator, model):
                 with torch.no_grad():
                     logits = graph(points)
                 broken = logits.argmax(dim=1) != labels
@@ -131,10 +131,12 @@ def attack_points(
     radius: Tensor,
     budget: Budget,
     generator: torch.Generator | None = None,
+    stored: FrozenModel | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield each attack's name and its best point for each image. Points lie exactly within the radius.
 
-    Images and radii have the precision of the attacked program, so that points are inputs it can represent.
+    Images and radii have the precision of the attacked program, so that points are inputs it can represent. AutoAttack
+    searches on the `stored` model, in its own precision, which may be faster.
     """
     step = onto_sphere(images, nearest_boundary(model, images, labels), radius)
     yield "a gradient step", step
@@ -150,7 +152,8 @@ def attack_points(
         rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),
     )
     if budget.auto_attack:
-        reached = auto_attack_l2(model, images, labels, radius, batch_size=len(images)).to(images)
+        searched, start = (model, images) if stored is None else (stored, images.to(stored.precision))
+        reached = auto_attack_l2(searched, start, labels, radius, batch_size=len(images)).to(images)
         yield "AutoAttack", onto_sphere(images, reached - images, radius)
 
 
