@@ -7,6 +7,7 @@ Each entry of the list is a result to make:
     - name: cifar10-lipconvnet5-lot-plain        # results/NAME.json
       command: train --config cifar10/plain      # as after `lotnet`
       attack: true                               # also the paper's l-infinity attack
+      certify: false                             # only train: a run that is compared on validation images
 
 What is left to do is read from the files: an entry with a result is done, a run that was stopped is resumed, a trained
 run is certified. So the same command, given again, continues. After `--seconds`, or on Ctrl-C or SIGTERM, runs save a
@@ -40,6 +41,14 @@ class Entry:
     command: tuple[str, ...]
     """The words after `lotnet`."""
     attack: bool = False
+    certify: bool = True
+    """Certify and record the run. A candidate is compared on validation images, and only trained."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The words of a training command by name, without dashes."""
+        words = self.command[1:]
+        return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Places:
             yield ["train", "--resume", str(run), "--device", self.device]
         else:
             yield [*entry.command, "--out", str(run), "--device", self.device]
+        if not entry.certify:
+            return
         if not (run / "certificates.json").exists():
             yield ["certify", str(run), "--device", self.device]
         yield record
@@ -80,7 +91,7 @@ class Queue:
         self._recording = threading.Lock()  # each result is also written into the folder's README.md
 
     def work(self) -> dict[str, str]:
-        """What became of each entry: "recorded", "stopped", or the command that failed."""
+        """What became of each entry: "recorded", "trained", "stopped", or the command that failed."""
         with ThreadPoolExecutor(self._at_once) as pool:
             outcomes = list(pool.map(self._finish, self.entries))
         return {entry.name: outcome for entry, outcome in zip(self.entries, outcomes, strict=True)}
@@ -100,7 +111,7 @@ class Queue:
                 return "stopped"
             if code != 0:
                 return f"failed with exit code {code}: lotnet {shlex.join(words)}"
-        return "recorded"
+        return "recorded" if entry.certify else "trained"
 
     def _run(self, entry: Entry, words: list[str]) -> int:
         """The exit code of one command. Its output is added to RUNS/NAME.log."""
@@ -123,7 +134,10 @@ class Queue:
 def read_entries(path: Path) -> list[Entry]:
     """The entries of a list in YAML."""
     content = yaml.safe_load(path.read_text())
-    entries = [Entry(item["name"], tuple(shlex.split(item["command"])), item.get("attack", False)) for item in content]
+    entries = [
+        Entry(item["name"], tuple(shlex.split(item["command"])), item.get("attack", False), item.get("certify", True))
+        for item in content
+    ]
     if len({entry.name for entry in entries}) < len(entries):
         raise SystemExit(f"{path} has a name twice: results would replace each other")
     return entries
@@ -157,7 +171,7 @@ def main() -> int:
     outcomes = queue.work()
     for name, outcome in outcomes.items():
         print(f"{name}: {outcome}")
-    return 0 if all(outcome == "recorded" for outcome in outcomes.values()) else 1
+    return 0 if all(outcome in ("recorded", "trained") for outcome in outcomes.values()) else 1
 
 
 if __name__ == "__main__":

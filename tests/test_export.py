@@ -20,6 +20,7 @@ from lotnet.errors import InputError
 from lotnet.export import DeployedModel, export
 from lotnet.models.base import ImageSpec
 from lotnet.models.lipconvnet import LipConvnet
+from lotnet.models.lipwidenet import LipWideNet
 from lotnet.models.resnet import LipResNet18
 from lotnet.prediction import predict
 
@@ -134,7 +135,8 @@ def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, ca
 def test_the_exported_module_computes_the_frozen_model(images: Tensor) -> None:
     """This includes average pools and residuals, and leaves the frozen model unchanged."""
     torch.manual_seed(0)
-    for built in (LipResNet18(channels=2, start="random"), LipConvnet(channels=4, parametrization="soc")):
+    wide = LipWideNet(depth=1, channels=4, dense_layers=1, dense_width=16)
+    for built in (LipResNet18(channels=2, start="random"), LipConvnet(channels=4, parametrization="soc"), wide):
         model = freeze(built.build(IMAGES), (1, 8, 8), torch.float64)
         logits, radii = DeployedModel(model, "float64")(images)
         assert model.is_intact()

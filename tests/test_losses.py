@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lotnet.losses import EMMA, LOSSES, CReg, CrossEntropy, LogitAnnealing, OffsetCrossEntropy, margins
+from lotnet.losses import EMMA, LOSSES, AnnealedEMMA, CReg, CrossEntropy, LogitAnnealing, OffsetCrossEntropy, margins
 
 L = 1 / 0.2507
 SQRT2 = math.sqrt(2)
@@ -44,16 +44,26 @@ def offset(row: list[float], y: int) -> float:
     return t * entropy([(z - xi * (j == y)) / t for j, z in enumerate(row)], y)
 
 
-def annealing(row: list[float], y: int) -> float:
-    xi, t = 2.0 * L, 0.75 * L
+def annealed(row: list[float], y: int, xi: float, t: float) -> float:
     value = entropy([(z - xi * (j == y)) / t for j, z in enumerate(row)], y)
     return t * (1 - math.exp(-value)) ** 5 * value
 
 
+def raised(row: list[float], y: int) -> list[float]:
+    reach = 0.3 * 0.5 * L * SQRT2  # a quarter of the way: half of the radius
+    return [z if j == y else z + min(max((row[y] - z) / reach, 0.01), 1) * reach for j, z in enumerate(row)]
+
+
+def annealing(row: list[float], y: int) -> float:
+    return annealed(row, y, 0.5 * L, 0.2 * L)
+
+
 def emma(row: list[float], y: int) -> float:
-    reach, t = 0.3 * 0.5 * L * SQRT2, 0.2 * L  # a quarter of the way: half of the radius
-    moved = [z if j == y else z + min(max((row[y] - z) / reach, 0.01), 1) * reach for j, z in enumerate(row)]
-    return t * entropy([z / t for z in moved], y)
+    return 0.2 * L * entropy([z / (0.2 * L) for z in raised(row, y)], y)
+
+
+def annealed_emma(row: list[float], y: int) -> float:
+    return annealed(raised(row, y), y, 0.5 * L, 0.2 * L)
 
 
 @pytest.mark.parametrize(
@@ -63,8 +73,9 @@ def emma(row: list[float], y: int) -> float:
         (CReg(gamma=0.7), creg(L)),
         (CReg(gamma=0.7, on="margin"), creg(1.0)),
         (OffsetCrossEntropy(offset=0.5, temperature=0.2), offset),
-        (LogitAnnealing(), annealing),
+        (LogitAnnealing(offset=0.5, temperature=0.2), annealing),
         (EMMA(radius=0.3, temperature=0.2), emma),
+        (AnnealedEMMA(radius=0.3, offset=0.5, temperature=0.2), annealed_emma),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -72,6 +83,15 @@ def test_loss_equals_its_formula(batch, loss, formula) -> None:
     logits, labels, pairwise = batch
     value = loss(logits, labels, lipschitz=L, pairwise=pairwise, progress=0.25)
     assert float(value) == pytest.approx(by_hand(formula, logits, labels), rel=1e-12)
+
+
+def test_annealing_has_the_published_settings_in_pixels() -> None:
+    """In logits of LipConvnets, whose inputs are divided by 0.2507: xi = 2 sqrt 2, T = 0.75. In those of BRONet, whose
+    first layer has norm 59: xi = 2, T = 0.75."""
+    loss, bronet = LogitAnnealing(), AnnealedEMMA()
+    assert (loss.offset * L, loss.temperature * L) == pytest.approx((2 * SQRT2, 0.75), rel=2e-3)
+    assert (bronet.offset * 59, bronet.temperature * 59) == pytest.approx((2, 0.75), rel=5e-3)
+    assert loss.beta == bronet.beta == 5
 
 
 def test_margins_by_hand(batch) -> None:

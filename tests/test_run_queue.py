@@ -67,9 +67,24 @@ def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool
     assert third.returncode == 0 and "ended with" not in said, "what is recorded is not done again"
 
 
-def test_the_list_of_paper_rows_can_be_run() -> None:
-    entries = read_entries(ROOT / "benchmarks" / "paper_rows.yaml")
+@pytest.mark.parametrize("name", ["paper_rows", "beyond_rows"])
+def test_a_list_can_be_run(name: str) -> None:
+    entries = read_entries(ROOT / "benchmarks" / f"{name}.yaml")
     assert len({read_arguments(list(entry.command[1:]))[1].fingerprint() for entry in entries}) == len(entries)
+
+
+def test_candidates_name_the_run_they_are_compared_with() -> None:
+    items = yaml.safe_load((ROOT / "benchmarks" / "beyond_rows.yaml").read_text())
+    names = {item["name"] for item in items}
+    assert all(item.get("against", item["name"]) in names and item["ingredient"] for item in items)
+    assert not any(entry.certify for entry in read_entries(ROOT / "benchmarks" / "beyond_rows.yaml"))
+
+
+def test_a_candidate_is_only_trained(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.yaml").touch()
+    steps = list(Places(tmp_path, tmp_path / "results", "cpu").steps(Entry("a", ("train",), certify=False)))
+    assert [step[:2] for step in steps] == [["train", "--resume"]]
 
 
 def test_the_commit_that_is_named_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

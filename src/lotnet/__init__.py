@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         freeze,
     )
     from lotnet.load_model import load
-    from lotnet.models import ImageSpec, LipConvnet, LipResNet18
+    from lotnet.models import ImageSpec, LipConvnet, LipResNet18, LipWideNet
     from lotnet.orthogonalize import orthogonalized
     from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
@@ -74,6 +74,7 @@ __all__ = [
     "LayerCentering",
     "LipConvnet",
     "LipResNet18",
+    "LipWideNet",
     "MaxMin",
     "MaxPool",
     "NormPool",

@@ -98,18 +98,22 @@ class OffsetCrossEntropy(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
-        shifted = logits - offset * F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+        temperature = self.temperature * lipschitz
+        shifted = lower_label(logits, labels, self.offset * lipschitz)
         return temperature * F.cross_entropy(shifted / temperature, labels)
 
 
 @dataclass(frozen=True)
 class LogitAnnealing(Loss):
-    """Logit annealing, `T (1 - p)^beta CE` on the offset logits: images with probability p near one count less."""
+    """Logit annealing, `T (1 - p)^beta CE` on the offset logits: images with probability p near one count less.
 
-    offset: float = 2.0
-    """xi, as in OffsetCrossEntropy."""
-    temperature: float = 0.75
+    The defaults are what the authors publish for LipConvnets: xi = 2 sqrt 2 and T = 0.75, in logits of a network that
+    divides pixels by 0.2507. For their network BRONet, which scales its logits freely, see `AnnealedEMMA`.
+    """
+
+    offset: float = 0.709
+    """xi, as in OffsetCrossEntropy: a radius of 128/255."""
+    temperature: float = 0.188
     """T, as in OffsetCrossEntropy."""
     beta: float = 5.0
     """How fast images lose weight as their probability grows."""
@@ -117,10 +121,8 @@ class LogitAnnealing(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        offset, temperature = self.offset * lipschitz, self.temperature * lipschitz
-        shifted = (logits - offset * F.one_hot(labels, logits.shape[1]).to(logits.dtype)) / temperature
-        entropy = F.cross_entropy(shifted, labels, reduction="none")
-        return temperature * ((1 - (-entropy).exp()) ** self.beta * entropy).mean()
+        shifted = lower_label(logits, labels, self.offset * lipschitz)
+        return annealed(shifted, labels, self.temperature * lipschitz, self.beta)
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,59 @@ class EMMA(Loss):
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
     ) -> Tensor:
-        # Not Python's `min`: that would read the number, which may be on a GPU.
-        ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(max=1.0)
-        reach = self.radius * ramp * lipschitz * pairwise[labels]  # b c; zero for the label itself
-        own = logits.gather(1, labels[:, None])
-        share = ((own - logits).detach() / reach.clamp_min(1e-12)).clamp(0.01, 1)
         temperature = self.temperature * lipschitz
-        return temperature * F.cross_entropy((logits + share * reach) / temperature, labels)
+        raised = raise_others(logits, labels, pairwise, self.radius * lipschitz, progress)
+        return temperature * F.cross_entropy(raised / temperature, labels)
+
+
+@dataclass(frozen=True)
+class AnnealedEMMA(Loss):
+    """Logit annealing on the logits that EMMA raises, the loss of BRONet (block reflector orthogonal network).
+
+    BRONet scales its logits freely, by a first layer whose norm is about 59 on CIFAR-10. The defaults of offset and
+    temperature are the published 2 and 0.75 divided by that.
+    """
+
+    radius: float = 108 / 255
+    """eps, as in EMMA."""
+    offset: float = 0.034
+    """xi, as in OffsetCrossEntropy."""
+    temperature: float = 0.0127
+    """T, as in OffsetCrossEntropy."""
+    beta: float = 5.0
+    """As in LogitAnnealing."""
+
+    def __call__(
+        self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
+    ) -> Tensor:
+        raised = raise_others(logits, labels, pairwise, self.radius * lipschitz, progress)
+        shifted = lower_label(raised, labels, self.offset * lipschitz)
+        return annealed(shifted, labels, self.temperature * lipschitz, self.beta)
+
+
+def lower_label(logits: Tensor, labels: Tensor, offset: float) -> Tensor:  # b c, b -> b c
+    """Lower the label's logit by the offset."""
+    return logits - offset * F.one_hot(labels, logits.shape[1]).to(logits.dtype)
+
+
+def raise_others(
+    logits: Tensor, labels: Tensor, pairwise: Tensor, reach: float, progress: float | Tensor
+) -> Tensor:  # b c, b, c c -> b c
+    """Raise each wrong logit j by `reach pairwise[y, j]`, or by its gap to the label's logit y if that is smaller.
+
+    The reach grows linearly until halfway through the run. A wrong logit is raised by at least a hundredth of it.
+    """
+    # Not Python's `min`: that would read the number, which may be on a GPU.
+    ramp = torch.as_tensor(2 * progress, dtype=torch.float64).clamp(max=1.0)
+    reached = reach * ramp * pairwise[labels]  # b c; zero for the label itself
+    gaps = logits.gather(1, labels[:, None]) - logits
+    return logits + (gaps.detach() / reached.clamp_min(1e-12)).clamp(0.01, 1) * reached
+
+
+def annealed(logits: Tensor, labels: Tensor, temperature: float, beta: float) -> Tensor:
+    """Mean of `T (1 - p)^beta CE`, p the probability of the label at this temperature."""
+    entropy = F.cross_entropy(logits / temperature, labels, reduction="none")
+    return temperature * ((1 - (-entropy).exp()) ** beta * entropy).mean()
 
 
 LOSSES: dict[str, type[Loss]] = {
@@ -154,4 +202,5 @@ LOSSES: dict[str, type[Loss]] = {
     "offset": OffsetCrossEntropy,
     "emma": EMMA,
     "annealing": LogitAnnealing,
+    "emma-annealing": AnnealedEMMA,
 }

@@ -32,6 +32,8 @@ from lotnet.attacks import (
     rounding_search,
     squared_distance,
 )
+from lotnet.attacks.autoattack import groups_of_distant_images
+from lotnet.attacks.check import attack_points
 from lotnet.certification import certify
 from lotnet.errors import InputError
 from lotnet.losses import margins
@@ -306,6 +308,49 @@ def test_auto_attack_succeeds_beyond_the_boundary_and_fails_within(classes: int)
     assert (graph(found.double()).argmax(dim=1) != labels).all()
     assert found.min() >= 0 and found.max() <= 1
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_auto_attack_gives_each_image_its_own_radius(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a linear model it succeeds just beyond each image's boundary, and not just within it."""
+    pytest.importorskip("pyautoattack")
+    model, images = tight_model(), 0.25 + pixels(6) / 2
+    graph = model.astype(torch.float64)
+    certificates = certify(model, images)
+    labels, radius = certificates.predictions, certificates.radii["float"]
+    assert radius.min() < 0.7 * radius.max()
+    for factor, falls in ((0.9, False), (1.3, True)):
+        limit = factor * radius
+        limit[0] = 0
+        found = auto_attack_l2(graph, images, labels, limit, steps=10, queries=20)
+        distance = (found.double() - images).flatten(1).norm(dim=1)
+        assert torch.equal(found[0], images[0].float()) and (distance <= limit + 1e-6).all()
+        assert ((graph(found.double()).argmax(dim=1) != labels)[1:] == falls).all()
+
+
+def test_groups_for_auto_attack_have_distant_images_and_similar_radii() -> None:
+    images = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    images[3] = images[1] + 0.01
+    radius = torch.tensor([0.2, 0.3, 0.0, 0.25, 0.14])
+    groups = [(index.tolist(), largest) for index, largest in groups_of_distant_images(images, radius, 2)]
+    assert groups == [([1, 0], pytest.approx(0.3)), ([3, 4], pytest.approx(0.25))]
+    radius[4] = 0.12
+    groups = [(index.tolist(), largest) for index, largest in groups_of_distant_images(images, radius, 2)]
+    assert groups[1:] == [([3], pytest.approx(0.25)), ([4], pytest.approx(0.12))]
+
+
+def test_certificates_are_attacked_by_auto_attack_at_exactly_their_radius() -> None:
+    """A certificate that is a tenth too large falls, and AutoAttack is one of the attacks that show it."""
+    pytest.importorskip("pyautoattack")
+    model, images = tight_model(), 0.25 + pixels(3) / 2
+    certificates = certify(model, images)
+    budget = Budget(steps=1, restarts=0, tries=0, auto_attack=True)
+    graph, labels = model.astype(torch.float64), certificates.predictions
+    for factor, falls in ((1.0, False), (1.1, True)):
+        radius = factor * certificates.radii["float"]
+        points = dict(attack_points(graph, images, labels, radius, budget, seeded()))["AutoAttack"]
+        assert all(is_within(a, b, r) for a, b, r in zip(images, points, radius.tolist(), strict=True))
+        assert ((graph(points).argmax(dim=1) != labels) == falls).all()
+    assert check_certificates(model, images, certificates, budget, generator=seeded()) == []
 
 
 def test_auto_attack_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,17 @@ def test_examples() -> None:
     assert doctest.testmod(run).failed == 0
 
 
+def test_a_changed_default_closes_no_run() -> None:
+    """Fingerprints of logit annealing at its first defaults and with its own offset, computed at commit c9d2d95."""
+    first = {"kind": "annealing", "offset": 2.0, "temperature": 0.75, "beta": 5.0}
+    assert RunConfig.from_dict({"loss": first}, "old").fingerprint() == "8f991e2c5f29f733"
+    assert RunConfig.from_dict({"loss": first | {"offset": 0.6}}, "old").fingerprint() == "d656089c2316e75c"
+    now = RunConfig(loss=LogitAnnealing())
+    assert now.fingerprint() not in ("8f991e2c5f29f733", "d656089c2316e75c")
+    assert RunConfig.from_yaml(now.to_yaml(), "new").fingerprint() == now.fingerprint()
+    assert RunConfig.from_dict({"loss": first}, "old").override({"seed": 1}).loss == LogitAnnealing(2.0, 0.75)
+
+
 def test_adding_a_setting_keeps_runs_compatible_with_their_checkpoints() -> None:
     """Only settings that differ from their defaults count in the fingerprint, and all of those do."""
     config = RunConfig()

@@ -20,13 +20,14 @@ from lotnet.frozen import FrozenModel, FrozenResidual, convolution, freezing, po
 from lotnet.frozen.activations import FrozenLeakyReLU
 from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
-from lotnet.frozen.convolution import FrozenSeries
+from lotnet.frozen.convolution import FrozenKernel, FrozenSeries
 from lotnet.frozen.direct_sum import FrozenDirectSum
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.linalg.polar import polar
 from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
-from lotnet.parametrizations import LOT
+from lotnet.operators import Kernel
+from lotnet.parametrizations import LOT, Geometry, Spectral
 
 Radii = Callable[..., tuple[Tensor, ...]]
 
@@ -117,6 +118,20 @@ def _single_precision_newton() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _norm_of_the_reshaped_kernel() -> Iterator[None]:
+    """The kernel divided by the norm of the matrix (o, i k k), a mistake of many spectral normalisations."""
+
+    def reshaped(self: Spectral, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Kernel:
+        return Kernel(weight / torch.linalg.matrix_norm(weight.flatten(1), ord=2), geometry.padding_mode)
+
+    with (
+        patch.object(Spectral, "operator", reshaped),
+        patch.object(FrozenKernel, "_prove_lipschitz", lambda self: Upper(1)),
+    ):
+        yield
+
+
 # The mistake, and the mutant that makes it.
 MUTANTS: dict[str, Mutant] = {
     "max(std) for min(std)": partial(
@@ -156,6 +171,7 @@ MUTANTS: dict[str, Mutant] = {
     "groups and phases: taken to be orthogonal": partial(
         _patched, FrozenDirectSum, "_prove_lipschitz", lambda self: Upper(1)
     ),
+    "free kernel: norm of the reshaped kernel": _norm_of_the_reshaped_kernel,
 }
 
 # Mistakes too small to detect, because the proved error bounds are far above actual errors. They document that gap.

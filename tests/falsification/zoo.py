@@ -339,6 +339,18 @@ def _geometry(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     return (c, side, side), [_normalize(rng, c, scalar=True), layer]
 
 
+def _stem(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """A free kernel divided by its norm, with a stride, before layers that preserve norms."""
+    c, side, stride = rng.randint(1, 3), 4, rng.choice((1, 2))
+    channels = c * stride**2 + rng.randint(0, 2)
+    padding = rng.choice(("zeros", "circular", "circular"))  # an image with circular padding attains the norm
+    stem = _convolution(rng, c, channels, side, "spectral", padding, stride)
+    layers = [_normalize(rng, c, scalar=True), stem]
+    if rng.random() < 0.5:
+        layers += [_centering(channels), _convolution(rng, channels, channels, side // stride, padding="circular")]
+    return (c, side, side), layers
+
+
 BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "known answer": _known_answer,
     "linear": _linear,
@@ -352,4 +364,5 @@ BODIES: dict[str, Callable[[random.Random], tuple[Shape, list[nn.Module]]]] = {
     "windows": _windows,
     "branches": _branches,
     "geometry": _geometry,
+    "stem": _stem,
 }

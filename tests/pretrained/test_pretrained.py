@@ -16,7 +16,7 @@ from lotnet.certification import certify
 from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
-from lotnet.models import ImageSpec, LipConvnet, LipResNet18
+from lotnet.models import ImageSpec, LipConvnet, LipResNet18, LipWideNet
 from lotnet.pretrained import FOLDER, packed, shipped_names
 from lotnet.pretrained.card import CARD, packed_card
 from lotnet.runs.directory import Run
@@ -123,7 +123,15 @@ def test_models_that_come_with_lotnet() -> None:
         assert (FOLDER / name / CARD).read_text() == packed_card(name, stored, sha256)
 
 
-@pytest.mark.parametrize("config", [LipResNet18(channels=2), LipConvnet(channels=4, parametrization="soc", head="lln")])
+@pytest.mark.parametrize(
+    "config",
+    [
+        LipResNet18(channels=2),
+        LipConvnet(channels=4, parametrization="soc", head="lln"),
+        LipWideNet(depth=1, channels=4, dense_layers=1, dense_width=16),
+    ],
+    ids=lambda config: type(config).__name__,
+)
 def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
     torch.manual_seed(0)
     images = ImageSpec(1, 8, 8, 3, (0.3,), 0.37)

@@ -21,6 +21,25 @@ class _Float32Model(nn.Module):
         return self.model(x.to(self.dtype)).float()
 
 
+class _BallsOfOneSize(nn.Module):
+    """A model on images with radii of their own, for a package that takes one radius at a time.
+
+    The package attacks each image x at the largest radius R. The model is evaluated at `x + (r / R) (v - x)` for each
+    point v, which lies in the ball of radius r if v lies in that of radius R. Whose ball v is in is known because
+    images are more than 2 R apart: it is the nearest image.
+    """
+
+    def __init__(self, model: Model, images: Tensor, shares: Tensor) -> None:
+        super().__init__()
+        self.model, self.images, self.shares = model, images, shares
+
+    def forward(self, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            nearest = torch.cdist(v.flatten(1), self.images.flatten(1)).argmin(dim=1)
+        x = self.images[nearest]
+        return self.model(x + self.shares[nearest].view(-1, 1, 1, 1) * (v - x))
+
+
 def require_auto_attack() -> Any:
     """Import the package's class, or raise an `InputError` that names the missing extra. Call it before long work."""
     try:
@@ -45,17 +64,23 @@ def auto_attack_l2(
 ) -> Tensor:
     """Run the standard version of AutoAttack: APGD on cross-entropy, targeted APGD, targeted FAB, Square.
 
-    Returns perturbed images in float32 and [0, 1], or the image itself where the attack fails. The radius holds only up
-    to float32 rounding. The package takes one radius at a time, so a tensor of radii is attacked image by image.
-    Targeted APGD is left out for models of fewer than four classes, Square for images of fewer than five pixels a side.
+    Returns perturbed images in float32 and [0, 1], or the image itself where the attack fails. The radius is one for
+    all images, or a tensor with one for each. It holds only up to float32 rounding. Images with radius zero stay as
+    they are. Targeted APGD is left out for models of fewer than four classes, Square for images of fewer than five
+    pixels a side.
     """
     standard = require_auto_attack()
     if isinstance(radius, Tensor) and radius.ndim:
-        alone = [
-            auto_attack_l2(model, x[None], y[None], float(r), steps=steps, queries=queries, seed=seed)
-            for x, y, r in zip(images, labels, radius, strict=True)
-        ]
-        return torch.cat(alone) if alone else images.float()
+        found = images.float().clone()
+        for index, largest in groups_of_distant_images(images, radius, batch_size):
+            chosen = images[index]
+            balls = _BallsOfOneSize(model, chosen, (radius[index] / largest).to(images))
+            points = auto_attack_l2(
+                balls, chosen, labels[index], largest, steps=steps, queries=queries, batch_size=batch_size, seed=seed
+            )
+            shares = (radius[index] / largest).to(points).view(-1, 1, 1, 1)
+            found[index] = chosen.float() + shares * (points - chosen.float())
+        return found
     single = _Float32Model(model, images.dtype)
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
@@ -71,3 +96,24 @@ def auto_attack_l2(
     with torch.random.fork_rng(devices=[]):  # it seeds the global generator
         perturbed, _ = attack.run_standard_evaluation(images.float(), labels, batch_size=batch_size)
     return perturbed
+
+
+def groups_of_distant_images(images: Tensor, radius: Tensor, size: int) -> list[tuple[Tensor, float]]:
+    """Divide images with a positive radius into groups of at most `size`; returns (indices, largest radius) of each.
+
+    Radii in a group differ by a factor of two at most, and its images are more than twice its largest radius apart.
+    """
+    flat = images.flatten(1).double()
+    radii = radius.tolist()
+    groups: list[tuple[list[int], float]] = []
+    for n in sorted(range(len(radii)), key=lambda n: -radii[n]):
+        if not radii[n] > 0:
+            continue
+        for members, largest in groups:
+            alike = len(members) < size and 2 * radii[n] >= largest
+            if alike and bool(((flat[members] - flat[n]).norm(dim=1) > 2.001 * largest).all()):
+                members.append(n)
+                break
+        else:
+            groups.append(([n], radii[n]))
+    return [(torch.tensor(members, device=images.device), largest) for members, largest in groups]

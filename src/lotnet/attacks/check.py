@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.pgd import Model, PGDSettings, nearest_boundary, pgd_l2
 from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
 from lotnet.certification.certificate import Certificates, Claim
@@ -27,6 +28,8 @@ class Budget:
     """Random starts of PGD."""
     tries: int = 8
     """Steps of the rounding search, from the best point of the other attacks."""
+    auto_attack: bool = False
+    """Also run AutoAttack at each radius of claim B, which takes hours on a CPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +90,24 @@ def check_certificates(
     certificate was refuted.
     """
     budget = budget or Budget()
+    if budget.auto_attack:
+        require_auto_attack()
     device = next(iter(model.buffers())).device
     graph = model.astype(torch.float64).to(device)
     limits = bounds(graph)
     found = []
     claims: tuple[Claim, ...] = ("float", "real")
     for claim in claims:
-        chosen = (certificates.radii[claim] > 0).nonzero().flatten()
+        order = certificates.radii[claim].argsort(stable=True)  # batches of similar radii, which AutoAttack needs
+        chosen = order[certificates.radii[claim][order] > 0]
         for index in chosen.split(batch_size):
             if not len(index):
                 continue
             x, labels = images[index].to(device, torch.float64), certificates.predictions[index].to(device)
             radius = certificates.radii[claim][index]
             seen: set[int] = set()
-            for attack, points in attack_points(graph, x, labels, radius, budget, generator):
+            effort = budget if claim == "float" else replace(budget, auto_attack=False)
+            for attack, points in attack_points(graph, x, labels, radius, effort, generator, model):
                 with torch.no_grad():
                     logits = graph(points)
                 broken = logits.argmax(dim=1) != labels
@@ -114,7 +121,7 @@ def check_certificates(
                         place, limit = int(index[n]), float(radius[n])
                         pair = (x[n].cpu(), points[n].cpu())
                         found.append(Counterexample(place, claim, attack, *pair, square, limit, before, after))
-    return found
+    return sorted(found, key=lambda example: (claims.index(example.claim), example.index))
 
 
 def attack_points(
@@ -124,10 +131,12 @@ def attack_points(
     radius: Tensor,
     budget: Budget,
     generator: torch.Generator | None = None,
+    stored: FrozenModel | None = None,
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield each attack's name and its best point for each image. Points lie exactly within the radius.
 
-    Images and radii have the precision of the attacked program, so that points are inputs it can represent.
+    Images and radii have the precision of the attacked program, so that points are inputs it can represent. AutoAttack
+    searches on the `stored` model, in its own precision, which may be faster.
     """
     step = onto_sphere(images, nearest_boundary(model, images, labels), radius)
     yield "a gradient step", step
@@ -142,6 +151,10 @@ def attack_points(
         "the rounding search",
         rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),
     )
+    if budget.auto_attack:
+        searched, start = (model, images) if stored is None else (stored, images.to(stored.precision))
+        reached = auto_attack_l2(searched, start, labels, radius, batch_size=len(images)).to(images)
+        yield "AutoAttack", onto_sphere(images, reached - images, radius)
 
 
 def real_margins(limits: Bounds, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

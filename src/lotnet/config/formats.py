@@ -45,6 +45,12 @@ Stored files are translated silently, and recipes and options with a warning. Fi
 format 1.
 """
 
+FIRST_DEFAULTS: dict[str, dict[str, Any]] = {"LogitAnnealing": {"offset": 2.0, "temperature": 0.75}}
+"""Defaults that have changed since a setting exists, by class and setting: the first default of each.
+
+Files hold every setting, so a run keeps its values. Fingerprints leave out settings at their first defaults.
+"""
+
 
 def check_format(content: dict[str, Any], source: str, remedy: str) -> None:
     """Refuse a file whose format version this lotnet does not read."""

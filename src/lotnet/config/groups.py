@@ -22,7 +22,8 @@ class DataConfig:
     channels: Channels | None = None
     """grey or rgb, for the images of a folder; by default as in the files."""
     augment: AugmentationKind = "standard"
-    """none; standard: mirroring and cropping as is usual for the data set; strong: also other shapes and colors."""
+    """none; standard: mirroring and cropping as is usual for the data set; strong: also other shapes and colors;
+    randaugment: also RandAugment, the fourteen operations of the records' recipes, on every second image."""
     flip: bool | None = None
     """Mirror a random half of the training images; by default as `augment` says. Wrong where left and right matter."""
     crop: int | None = None

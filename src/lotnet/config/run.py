@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from lotnet.config.formats import FORMAT, check_format, current_names, in_format_1
+from lotnet.config.formats import FIRST_DEFAULTS, FORMAT, check_format, current_names, in_format_1
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
 from lotnet.config.reader import field_types, read_value
 from lotnet.config.recipes import recipe_settings
@@ -111,21 +112,23 @@ class RunConfig:
     def fingerprint(self) -> str:
         """A hash that ties checkpoints to their settings.
 
-        Settings at their defaults are left out, so that runs keep their fingerprints when a later version adds a
-        setting. Renamed settings are hashed as in format 1, for the same reason.
+        Settings at their first defaults are left out, so that runs keep their fingerprints when a later version adds a
+        setting or changes a default. Renamed settings are hashed as in format 1, for the same reason.
         """
         given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
         for group in _GROUPS:
             settings = getattr(self, group)
-            changed = dict(in_format_1(f"{group}.{name}", value) for name, value in _changed(settings).items())
-            given[group] = [type(settings).__name__, {n.removeprefix(f"{group}."): v for n, v in changed.items()}]
+            kind = type(settings).__name__
+            differing = _changed(settings, FIRST_DEFAULTS.get(kind, {}))
+            changed = dict(in_format_1(f"{group}.{name}", value) for name, value in differing.items())
+            given[group] = [kind, {n.removeprefix(f"{group}."): v for n, v in changed.items()}]
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
 
     def _kind(self, group: str) -> str:
         return next(name for name, made in KINDS[group].items() if made is type(getattr(self, group)))
 
 
-def _changed(settings: Any) -> dict[str, Any]:
-    """The settings of a group that are not at their defaults."""
-    usual = dataclasses.asdict(type(settings)())
+def _changed(settings: Any, first_defaults: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """The settings of a group that are not at their defaults; `first_defaults` replace the current ones."""
+    usual = {**dataclasses.asdict(type(settings)()), **first_defaults}
     return {name: value for name, value in dataclasses.asdict(settings).items() if value != usual[name]}

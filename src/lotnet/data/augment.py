@@ -1,4 +1,4 @@
-"""The kinds of augmentation, and the affine and colour changes of the strongest one.
+"""The kinds of augmentation, and the affine and colour changes of `strong`.
 
 To add a kind, add it to `KINDS`. Invariants of `distort`:
 
@@ -20,11 +20,12 @@ from torch import Tensor
 from lotnet.data.counter_rng import randint
 from lotnet.data.dataset import Augmentation
 
-AugmentationKind = Literal["none", "standard", "strong"]
+AugmentationKind = Literal["none", "standard", "strong", "randaugment"]
 KINDS: dict[AugmentationKind, Callable[[Augmentation], Augmentation]] = {
     "none": lambda usual: Augmentation(padding=0, flip=False),
     "standard": lambda usual: usual,
     "strong": lambda usual: replace(usual, distort=True),
+    "randaugment": lambda usual: replace(usual, randaugment=True),
 }
 """The augmentation of each kind, given the usual one of the data set."""
 
@@ -54,6 +55,8 @@ def describe(augmentation: Augmentation) -> str:
         parts.append(f"shifts by up to {augmentation.padding} pixel{'s' if augmentation.padding > 1 else ''}")
     if augmentation.distort:
         parts.append("rotation, shear, zoom and colour of every second image")
+    if augmentation.randaugment:
+        parts.append("RandAugment of every second image")
     return ", ".join(parts) or "none"
 
 

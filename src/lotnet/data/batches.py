@@ -22,9 +22,10 @@ from torch import Tensor
 from lotnet.data.augment import distort
 from lotnet.data.counter_rng import permutation, randint
 from lotnet.data.dataset import Augmentation, Split
+from lotnet.data.randaugment import rand_augment
 from lotnet.errors import InputError
 
-_ORDER, _ROW, _COLUMN, _FLIP, _DISTORT = range(5)
+_ORDER, _ROW, _COLUMN, _FLIP, _DISTORT, _RANDAUGMENT = range(6)
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class Batches:
             images = self._images.index_select(0, samples)
             if change.padding or change.flip:
                 images = crop(images, change.padding, *place)
+            if change.randaugment:
+                images = rand_augment(images, samples, self._seed, epoch, _RANDAUGMENT)
             pixels = to_unit(images, self._dtype)
             if change.distort:
                 pixels = distort(pixels, samples, self._seed, epoch, _DISTORT)

@@ -32,6 +32,8 @@ class Augmentation:
     """Mirror a random half of the images."""
     distort: bool = False
     """Change shape and colour of a random half of the images."""
+    randaugment: bool = False
+    """Apply RandAugment to a random half of the images."""
 
 
 AUGMENTATION = {

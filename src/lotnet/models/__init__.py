@@ -5,11 +5,13 @@ To add one, write one file and add one line to `MODELS`.
 
 from lotnet.models.base import ImageSpec, ModelConfig, convolution_count, describe, halvings, parameter_count
 from lotnet.models.lipconvnet import LipConvnet
+from lotnet.models.lipwidenet import LipWideNet
 from lotnet.models.resnet import LipResNet18
 
 MODELS: dict[str, type[ModelConfig]] = {
     "lipconvnet": LipConvnet,
     "lipresnet18": LipResNet18,
+    "lipwidenet": LipWideNet,
 }
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "ImageSpec",
     "LipConvnet",
     "LipResNet18",
+    "LipWideNet",
     "ModelConfig",
     "convolution_count",
     "describe",

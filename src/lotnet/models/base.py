@@ -89,12 +89,15 @@ class ModelConfig(ABC):
     def layers(self) -> int:
         """The depth in the formula of a quasi-residual start: about the number of convolutions."""
 
-    def convolution(self, inputs: int, outputs: int, kernel_size: int, stride: int = 1) -> OrthogonalConv2d:
+    def convolution(
+        self, inputs: int, outputs: int, kernel_size: int, stride: int = 1, bias: bool = True
+    ) -> OrthogonalConv2d:
         layer = OrthogonalConv2d(
             inputs,
             outputs,
             kernel_size,
             stride,
+            bias=bias,
             padding_mode=self.padding_mode,
             parametrization=self.make_parametrization(),
         )

@@ -10,7 +10,7 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import LipConvnet, LipResNet18
+from lotnet.models import LipConvnet, LipResNet18, LipWideNet, ModelConfig
 from lotnet.paper.tables import ACCURACIES, Row, rows
 from lotnet.records import parse_json, read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
@@ -178,11 +178,19 @@ def title(result: Result) -> str:
     """A name for plots: network, layer, loss and what is unusual, in the paper's words."""
     config = RunConfig.from_dict(result.config, result.name)
     model = config.model
-    network = f"LipConvnet-{model.depth}" if isinstance(model, LipConvnet) else "ResNet-18"
+    network = _network_title(model)
     parts = [network, model.parametrization.upper(), _LOSS_TITLES[type(config.loss).__name__]]
     parts += ["last-layer normalisation"] if model.head == "lln" else []
     parts += [] if model.padding_mode == "zeros" else [f"{model.padding_mode} padding"]
     return ", ".join([*parts, f"{result.epochs} epochs"])
+
+
+def _network_title(model: ModelConfig) -> str:
+    if isinstance(model, LipConvnet):
+        return f"LipConvnet-{model.depth}"
+    if isinstance(model, LipWideNet):
+        return f"wide network, {model.depth} x {model.channels} channels"
+    return "ResNet-18"
 
 
 _LOSS_TITLES = {
@@ -191,6 +199,7 @@ _LOSS_TITLES = {
     "OffsetCrossEntropy": "offset cross-entropy",
     "EMMA": "EMMA",
     "LogitAnnealing": "logit annealing",
+    "AnnealedEMMA": "EMMA with logit annealing",
 }
 
 

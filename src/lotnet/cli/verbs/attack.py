@@ -11,6 +11,7 @@ from lotnet.attacks import (
     PGD_LINF,
     AttackReport,
     AttackSettings,
+    Budget,
     LInfAccuracy,
     attack_report,
     linf_accuracy,
@@ -59,6 +60,7 @@ def main(arguments: list[str]) -> int:
             steps=options.steps,
             restarts=options.restarts,
             auto_attack=options.autoattack,
+            budget=Budget(auto_attack=options.autoattack),
             batch_size=options.batch_size,
             seed=options.seed,
         ),
@@ -88,7 +90,11 @@ def _parser() -> Parser:
     parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
     parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
     parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
-    parser.add_argument("--autoattack", action="store_true", help="Also run AutoAttack in l2 (extra `attacks`).")
+    parser.add_argument(
+        "--autoattack",
+        action="store_true",
+        help="Also run AutoAttack in l2, at --radius and on each certificate at exactly its radius (extra `attacks`).",
+    )
     parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
     parser.add_common("limit", "device", "seed", "json")
     return parser
