@@ -5,8 +5,10 @@
 Each entry of the list is a result to make:
 
     - name: cifar10-lipconvnet5-lot-plain        # results/NAME.json
-      command: train --config cifar10/plain      # as after `lotnet`
+      command: train --config cifar10/plain      # as after `lotnet`: train or selftrain
       attack: true                               # also the paper's l-infinity attack
+      after: another-name                        # wait for that entry, for instance because it is the teacher
+      seconds: 200                               # what to expect, for people
 
 What is left to do is read from the files: an entry with a result is done, a run that was stopped is resumed, a trained
 run is certified. So the same command, given again, continues. After `--seconds`, or on Ctrl-C or SIGTERM, runs save a
@@ -40,6 +42,15 @@ class Entry:
     command: tuple[str, ...]
     """The words after `lotnet`."""
     attack: bool = False
+    after: str | None = None
+    """Name of the entry that has to be done before this one starts."""
+    seconds: float | None = None
+    """Time to expect."""
+
+    @property
+    def trains(self) -> str:
+        """train, or selftrain, which also certifies."""
+        return self.command[0]
 
 
 @dataclass(frozen=True)
@@ -50,19 +61,21 @@ class Places:
 
     def steps(self, entry: Entry) -> Iterator[list[str]]:
         """The commands that are left, each decided on when the one before it is done."""
-        run = self.runs / entry.name
+        run, device = self.runs / entry.name, ["--device", self.device]
+        model = run / "student" if entry.trains == "selftrain" else run
+        settings = run / ("selftraining.yaml" if entry.trains == "selftrain" else "config.yaml")
         record = ["record", str(run), "--name", entry.name, "--to", str(self.results)]
         if self._has_result(entry):
             return
-        if (run / "config.yaml").exists():
-            yield ["train", "--resume", str(run), "--device", self.device]
+        if settings.exists():
+            yield [entry.trains, "--resume", str(run), *device]
         else:
-            yield [*entry.command, "--out", str(run), "--device", self.device]
-        if not (run / "certificates.json").exists():
-            yield ["certify", str(run), "--device", self.device]
+            yield [*entry.command, "--out", str(run), *device]
+        if not (model / "certificates.json").exists():
+            yield ["certify", str(model), *device]
         yield record
         if entry.attack:
-            yield ["attack", str(run), "--table", "linf", "--device", self.device]
+            yield ["attack", str(model), "--table", "linf", *device]
             yield record
 
     def _has_result(self, entry: Entry) -> bool:
@@ -71,10 +84,15 @@ class Places:
 
 
 class Queue:
-    """Works through entries, `at_once` at a time, until they are done or `stop()` is called."""
+    """Works through entries, `at_once` at a time, until they are done or `stop()` is called.
 
-    def __init__(self, entries: list[Entry], places: Places, at_once: int = 1) -> None:
+    At most `training` of them train, and the others certify, attack or wait.
+    """
+
+    def __init__(self, entries: list[Entry], places: Places, at_once: int = 1, training: int = 1) -> None:
         self.entries, self.places, self._at_once = entries, places, at_once
+        self._training = threading.Semaphore(training)
+        self._finished = {entry.name: threading.Event() for entry in entries}
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock, self._stopping = threading.Lock(), False
         self._recording = threading.Lock()  # each result is also written into the folder's README.md
@@ -93,8 +111,18 @@ class Queue:
                 process.send_signal(signal.SIGTERM)
 
     def _finish(self, entry: Entry) -> str:
+        try:
+            if entry.after in self._finished:
+                # The pool starts entries in their order, so the other one is at work already: this wait ends.
+                self._finished[entry.after].wait()
+            return self._take_steps(entry)
+        finally:
+            self._finished[entry.name].set()
+
+    def _take_steps(self, entry: Entry) -> str:
+        locks = {"train": self._training, "selftrain": self._training, "record": self._recording}
         for words in self.places.steps(entry):
-            with self._recording if words[0] == "record" else nullcontext():
+            with locks.get(words[0], nullcontext()):
                 code = self._run(entry, words)
             if self._stopping and code != 0:
                 return "stopped"
@@ -123,9 +151,13 @@ class Queue:
 def read_entries(path: Path) -> list[Entry]:
     """The entries of a list in YAML."""
     content = yaml.safe_load(path.read_text())
-    entries = [Entry(item["name"], tuple(shlex.split(item["command"])), item.get("attack", False)) for item in content]
-    if len({entry.name for entry in entries}) < len(entries):
+    entries = [Entry(**item | {"command": tuple(shlex.split(item["command"]))}) for item in content]
+    names = [entry.name for entry in entries]
+    if len(set(names)) < len(names):
         raise SystemExit(f"{path} has a name twice: results would replace each other")
+    for place, entry in enumerate(entries):
+        if entry.after is not None and entry.after not in names[:place]:
+            raise SystemExit(f"{path}: {entry.name} is after {entry.after}, which does not come before it")
     return entries
 
 
@@ -136,14 +168,15 @@ def main() -> int:
     parser.add_argument("--runs", type=Path, default=Path("runs/queue"))
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--at-once", type=int, default=1, help="runs side by side on the device")
+    parser.add_argument("--at-once", type=int, default=1, help="entries worked on side by side")
+    parser.add_argument("--training", type=int, default=1, help="how many of them may train at a time")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--commit", help="the commit that the files are from, if they are a copy")
     options = parser.parse_args()
     if options.commit:
         os.environ["LOTNET_COMMIT"] = options.commit
     entries = [entry for entry in read_entries(options.list) if options.only is None or entry.name in options.only]
-    queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once)
+    queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once, options.training)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         queue.stop()

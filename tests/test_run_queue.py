@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
 from lotnet.runs.environment import Session
 from run_queue import Entry, Places, read_entries
@@ -68,8 +69,18 @@ def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool
 
 
 def test_the_list_of_paper_rows_can_be_run() -> None:
+    """All commands are understood, and no two do the same."""
     entries = read_entries(ROOT / "benchmarks" / "paper_rows.yaml")
-    assert len({read_arguments(list(entry.command[1:]))[1].fingerprint() for entry in entries}) == len(entries)
+    settings = [settings_of(entry) for entry in entries]
+    assert len(set(settings)) == len(entries)
+
+
+def settings_of(entry: Entry) -> str:
+    words = list(entry.command[1:])
+    if entry.trains == "selftrain":
+        plan = selftrain.read_arguments(words)[1]
+        return f"{plan.training.fingerprint()} {plan.selftraining}"
+    return read_arguments(words)[1].fingerprint()
 
 
 def test_the_commit_that_is_named_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +94,13 @@ def test_the_commit_that_is_named_is_recorded(monkeypatch: pytest.MonkeyPatch) -
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text(yaml.safe_dump([{"name": "a", "command": "train"}] * 2))
     with pytest.raises(SystemExit, match="a name twice"):
+        read_entries(tmp_path / "list.yaml")
+
+
+def test_an_entry_after_one_that_comes_later_is_refused(tmp_path: Path) -> None:
+    entries = [{"name": "student", "command": "selftrain", "after": "teacher"}, {"name": "teacher", "command": "train"}]
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump(entries))
+    with pytest.raises(SystemExit, match="student is after teacher, which does not come before it"):
         read_entries(tmp_path / "list.yaml")
 
 
