@@ -161,10 +161,19 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
+def chosen(entries: list[Entry], names: list[str] | None) -> list[Entry]:
+    """The entries of these names, in the order of the names."""
+    by_name = {entry.name: entry for entry in entries}
+    unknown = [name for name in names or [] if name not in by_name]
+    if unknown:
+        raise SystemExit(f"the list has no entry {unknown[0]}: choose from {', '.join(by_name)}")
+    return entries if names is None else [by_name[name] for name in names]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("list", type=Path)
-    parser.add_argument("--only", nargs="*", help="names of the entries to work on; by default all")
+    parser.add_argument("--only", nargs="*", help="names of the entries to work on, in this order; by default all")
     parser.add_argument("--runs", type=Path, default=Path("runs/queue"))
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--device", default="auto")
@@ -175,7 +184,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.commit:
         os.environ["LOTNET_COMMIT"] = options.commit
-    entries = [entry for entry in read_entries(options.list) if options.only is None or entry.name in options.only]
+    entries = chosen(read_entries(options.list), options.only)
     queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once, options.training)
 
     def stop(signum: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ import yaml
 from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
 from lotnet.runs.environment import Session
-from run_queue import Entry, Places, read_entries
+from run_queue import Entry, Places, chosen, read_entries
 
 ROOT = Path(__file__).parent.parent
 TINY = "train --model.channels 4 --limit 200 --trainer.batch_size 32 --trainer.epochs 6 --trainer.checkpoint_every 1"
@@ -95,6 +95,14 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text(yaml.safe_dump([{"name": "a", "command": "train"}] * 2))
     with pytest.raises(SystemExit, match="a name twice"):
         read_entries(tmp_path / "list.yaml")
+
+
+def test_entries_are_chosen_by_name_and_in_that_order() -> None:
+    entries = [Entry(name, ("train",)) for name in "abc"]
+    assert [entry.name for entry in chosen(entries, ["c", "a"])] == ["c", "a"]
+    assert chosen(entries, None) == entries
+    with pytest.raises(SystemExit, match="no entry d: choose from a, b, c"):
+        chosen(entries, ["d"])
 
 
 def test_an_entry_after_one_that_comes_later_is_refused(tmp_path: Path) -> None:
