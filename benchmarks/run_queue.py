@@ -155,9 +155,10 @@ def read_entries(path: Path) -> list[Entry]:
     names = [entry.name for entry in entries]
     if len(set(names)) < len(names):
         raise SystemExit(f"{path} has a name twice: results would replace each other")
-    for place, entry in enumerate(entries):
-        if entry.after is not None and entry.after not in names[:place]:
-            raise SystemExit(f"{path}: {entry.name} is after {entry.after}, which does not come before it")
+    for entry in entries:
+        if entry.after is not None and entry.after not in names:
+            raise SystemExit(f"{path}: {entry.name} is after {entry.after}, which is not in the list")
+    check_order(entries)
     return entries
 
 
@@ -167,7 +168,17 @@ def chosen(entries: list[Entry], names: list[str] | None) -> list[Entry]:
     unknown = [name for name in names or [] if name not in by_name]
     if unknown:
         raise SystemExit(f"the list has no entry {unknown[0]}: choose from {', '.join(by_name)}")
-    return entries if names is None else [by_name[name] for name in names]
+    found = entries if names is None else [by_name[name] for name in names]
+    check_order(found)
+    return found
+
+
+def check_order(entries: list[Entry]) -> None:
+    """Refuse an entry that would wait for a later one, which may never start."""
+    places = {entry.name: place for place, entry in enumerate(entries)}
+    for place, entry in enumerate(entries):
+        if entry.after is not None and places.get(entry.after, -1) >= place:
+            raise SystemExit(f"{entry.name} is after {entry.after}, which does not come before it")
 
 
 def main() -> int:
