@@ -6,22 +6,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
+from lotnet import train
 from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
+from lotnet.load_model import load_model
 from lotnet.runs.environment import Session
-from run_queue import Entry, Places, chosen, read_entries
+from run_queue import Entry, Places, Queue, chosen, read_entries
 
 ROOT = Path(__file__).parent.parent
 TINY = "train --model.channels 4 --limit 200 --trainer.batch_size 32 --trainer.epochs 6 --trainer.checkpoint_every 1"
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    entries = [{"name": "first", "command": TINY, "attack": True}, {"name": "second", "command": f"{TINY} --seed 1"}]
+ENTRIES = [{"name": "first", "command": TINY, "attack": True}, {"name": "second", "command": f"{TINY} --seed 1"}]
+
+
+def start(folder: Path, entries: list[dict] = ENTRIES) -> subprocess.Popen[str]:
     (folder / "list.yaml").write_text(yaml.safe_dump(entries))
     command = [sys.executable, str(ROOT / "benchmarks" / "run_queue.py"), str(folder / "list.yaml"), "--device", "cpu"]
     command += ["--runs", str(folder / "runs"), "--results", str(folder / "results"), "--commit", "0123abc"]
@@ -66,6 +72,46 @@ def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool
     third = start(tmp_path)
     said, _ = third.communicate(timeout=60)
     assert third.returncode == 0 and "ended with" not in said, "what is recorded is not done again"
+
+
+def test_a_student_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    settings = {"model.channels": 4, "limit": 200, "trainer.batch_size": 32, "trainer.epochs": 1}
+    teacher = train(out=str(tmp_path / "teacher"), quiet=True, **settings)
+    (tmp_path / "pictures").mkdir()
+    for number in range(20):
+        Image.effect_noise((8, 8), 90).save(tmp_path / "pictures" / f"{number}.png")
+    words = f"selftrain --config digits/default {TINY.removeprefix('train ')} --unlabeled {tmp_path / 'pictures'}"
+    entry = {"name": "student", "command": f"{words} --unlabeled_share 0.5 --teacher {teacher.path}"}
+    queue = start(tmp_path, [entry])
+    wait_for(tmp_path / "runs" / "student" / "student" / "metrics.jsonl", queue)
+    os.killpg(queue.pid, signal.SIGKILL)
+    queue.communicate(timeout=60)
+    assert not (tmp_path / "results" / "student.json").exists()
+
+    again = start(tmp_path, [entry])
+    said, _ = again.communicate(timeout=120)
+    assert again.returncode == 0 and "student: recorded\n" in said
+    result = json.loads((tmp_path / "results" / "student.json").read_text())
+    assert result["command"] == f"lotnet {entry['command']}", "not that of the session that went on"
+    assert len(result["sessions"]) == 2 and result["summary"]["images"] == 359
+    assert result["selftraining"]["images"]["near-duplicates"] == 0
+    assert result["selftraining"]["teacher"]["checksum"] == load_model(str(teacher.path)).model.settings["checksum"]
+
+
+def test_an_entry_waits_for_the_one_that_it_is_after(tmp_path: Path) -> None:
+    seen = []
+
+    class Told(Places):
+        def steps(self, entry: Entry) -> Iterator[list[str]]:
+            seen.append(f"{entry.name} starts")
+            time.sleep(0.05)
+            seen.append(f"{entry.name} ends")
+            yield from ()
+
+    entries = [Entry("teacher", ("train",)), Entry("student", ("selftrain",), after="teacher")]
+    outcomes = Queue(entries, Told(tmp_path, tmp_path, "cpu"), at_once=2).work()
+    assert outcomes == {"teacher": "recorded", "student": "recorded"}
+    assert seen == ["teacher starts", "teacher ends", "student starts", "student ends"]
 
 
 def test_the_list_of_paper_rows_can_be_run() -> None:
@@ -118,5 +164,5 @@ def test_a_trained_run_is_only_certified_and_recorded(tmp_path: Path) -> None:
     (tmp_path / "a" / "config.yaml").touch()
     steps = places.steps(Entry("a", ("train",)))
     assert next(steps)[:2] == ["train", "--resume"]
-    (tmp_path / "a" / "certificates.json").touch()
+    (tmp_path / "a" / "certificates.json").write_text('{"complete": true}')
     assert next(steps)[0] == "record"
