@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lotnet.attacks import PGD_LINF
 from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
@@ -99,11 +100,10 @@ def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = read_linf(path)
-    measured = (found.checksum, found.images, found.split, found.radius)
-    same = measured == (certification.checksum, certification.summary.images, certification.split, 8 / 255)
-    return (
-        {name: getattr(found, name) for name in ("attacked", "radius", "steps", "restarts", "seed")} if same else None
-    )
+    measured = (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size)
+    paper = (certification.checksum, certification.summary.images, certification.split, 8 / 255, 50, PGD_LINF.step_size)
+    kept = ("attacked", "radius", "steps", "restarts", "seed", "step_size", "loss")
+    return {name: getattr(found, name) for name in kept} if measured == paper else None
 
 
 def save(result: Result, folder: Path) -> Path:
