@@ -5,9 +5,11 @@
 Each entry of the list is a result to make:
 
     - name: cifar10-lipconvnet5-lot-plain        # results/NAME.json
-      command: train --config cifar10/plain      # as after `lotnet`
+      command: train --config cifar10/plain      # as after `lotnet`: train or selftrain
       attack: true                               # also the paper's l-infinity attack
       certify: false                             # only train: a run that is compared on validation images
+      after: another-name                        # wait for that entry, for instance because it is the teacher
+      seconds: 200                               # what to expect, for people
 
 What is left to do is read from the files: an entry with a result is done, a run that was stopped is resumed, a trained
 run is certified. So the same command, given again, continues. After `--seconds`, or on Ctrl-C or SIGTERM, runs save a
@@ -43,6 +45,15 @@ class Entry:
     attack: bool = False
     certify: bool = True
     """Certify and record the run. A candidate is compared on validation images, and only trained."""
+    after: str | None = None
+    """Name of the entry that has to be done before this one starts."""
+    seconds: float | None = None
+    """Time to expect."""
+
+    @property
+    def trains(self) -> str:
+        """train, or selftrain, which also certifies."""
+        return self.command[0]
 
     @property
     def settings(self) -> dict[str, str]:
@@ -59,21 +70,23 @@ class Places:
 
     def steps(self, entry: Entry) -> Iterator[list[str]]:
         """The commands that are left, each decided on when the one before it is done."""
-        run = self.runs / entry.name
+        run, device = self.runs / entry.name, ["--device", self.device]
+        model = run / "student" if entry.trains == "selftrain" else run
+        settings = run / ("selftraining.yaml" if entry.trains == "selftrain" else "config.yaml")
         record = ["record", str(run), "--name", entry.name, "--to", str(self.results)]
         if self._has_result(entry):
             return
-        if (run / "config.yaml").exists():
-            yield ["train", "--resume", str(run), "--device", self.device]
+        if settings.exists():
+            yield [entry.trains, "--resume", str(run), *device]
         else:
-            yield [*entry.command, "--out", str(run), "--device", self.device]
+            yield [*entry.command, "--out", str(run), *device]
         if not entry.certify:
             return
-        if not (run / "certificates.json").exists():
-            yield ["certify", str(run), "--device", self.device]
+        if not _is_certified(model):
+            yield ["certify", str(model), *device]
         yield record
         if entry.attack:
-            yield ["attack", str(run), "--table", "linf", "--device", self.device]
+            yield ["attack", str(model), "--table", "linf", *device]
             yield record
 
     def _has_result(self, entry: Entry) -> bool:
@@ -81,11 +94,22 @@ class Places:
         return path.exists() and not (entry.attack and json.loads(path.read_text())["linf"] is None)
 
 
-class Queue:
-    """Works through entries, `at_once` at a time, until they are done or `stop()` is called."""
+def _is_certified(model: Path) -> bool:
+    """Whether all test images have certificates. With a limit, self-training certifies fewer."""
+    path = model / "certificates.json"
+    return path.exists() and json.loads(path.read_text())["complete"] is not False
 
-    def __init__(self, entries: list[Entry], places: Places, at_once: int = 1) -> None:
+
+class Queue:
+    """Works through entries, `at_once` at a time, until they are done or `stop()` is called.
+
+    At most `training` of them train, and the others certify, attack or wait.
+    """
+
+    def __init__(self, entries: list[Entry], places: Places, at_once: int = 1, training: int = 1) -> None:
         self.entries, self.places, self._at_once = entries, places, at_once
+        self._training = threading.Semaphore(training)
+        self._finished = {entry.name: threading.Event() for entry in entries}
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock, self._stopping = threading.Lock(), False
         self._recording = threading.Lock()  # each result is also written into the folder's README.md
@@ -104,8 +128,18 @@ class Queue:
                 process.send_signal(signal.SIGTERM)
 
     def _finish(self, entry: Entry) -> str:
+        try:
+            if entry.after in self._finished:
+                # The pool starts entries in their order, so the other one is at work already: this wait ends.
+                self._finished[entry.after].wait()
+            return self._take_steps(entry)
+        finally:
+            self._finished[entry.name].set()
+
+    def _take_steps(self, entry: Entry) -> str:
+        locks = {"train": self._training, "selftrain": self._training, "record": self._recording}
         for words in self.places.steps(entry):
-            with self._recording if words[0] == "record" else nullcontext():
+            with locks.get(words[0], nullcontext()):
                 code = self._run(entry, words)
             if self._stopping and code != 0:
                 return "stopped"
@@ -134,30 +168,56 @@ class Queue:
 def read_entries(path: Path) -> list[Entry]:
     """The entries of a list in YAML."""
     content = yaml.safe_load(path.read_text())
+    fields = {"name", "attack", "certify", "after", "seconds"}
     entries = [
-        Entry(item["name"], tuple(shlex.split(item["command"])), item.get("attack", False), item.get("certify", True))
+        Entry(command=tuple(shlex.split(item["command"])), **{key: item[key] for key in fields & item.keys()})
         for item in content
     ]
-    if len({entry.name for entry in entries}) < len(entries):
+    names = [entry.name for entry in entries]
+    if len(set(names)) < len(names):
         raise SystemExit(f"{path} has a name twice: results would replace each other")
+    for entry in entries:
+        if entry.after is not None and entry.after not in names:
+            raise SystemExit(f"{path}: {entry.name} is after {entry.after}, which is not in the list")
+    check_order(entries)
     return entries
+
+
+def chosen(entries: list[Entry], names: list[str] | None) -> list[Entry]:
+    """The entries of these names, in the order of the names."""
+    by_name = {entry.name: entry for entry in entries}
+    unknown = [name for name in names or [] if name not in by_name]
+    if unknown:
+        raise SystemExit(f"the list has no entry {unknown[0]}: choose from {', '.join(by_name)}")
+    found = entries if names is None else [by_name[name] for name in names]
+    check_order(found)
+    return found
+
+
+def check_order(entries: list[Entry]) -> None:
+    """Refuse an entry that would wait for a later one, which may never start."""
+    places = {entry.name: place for place, entry in enumerate(entries)}
+    for place, entry in enumerate(entries):
+        if entry.after is not None and places.get(entry.after, -1) >= place:
+            raise SystemExit(f"{entry.name} is after {entry.after}, which does not come before it")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("list", type=Path)
-    parser.add_argument("--only", nargs="*", help="names of the entries to work on; by default all")
+    parser.add_argument("--only", nargs="*", help="names of the entries to work on, in this order; by default all")
     parser.add_argument("--runs", type=Path, default=Path("runs/queue"))
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--at-once", type=int, default=1, help="runs side by side on the device")
+    parser.add_argument("--at-once", type=int, default=1, help="entries worked on side by side")
+    parser.add_argument("--training", type=int, default=1, help="how many of them may train at a time")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--commit", help="the commit that the files are from, if they are a copy")
     options = parser.parse_args()
     if options.commit:
         os.environ["LOTNET_COMMIT"] = options.commit
-    entries = [entry for entry in read_entries(options.list) if options.only is None or entry.name in options.only]
-    queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once)
+    entries = chosen(read_entries(options.list), options.only)
+    queue = Queue(entries, Places(options.runs, options.results, options.device), options.at_once, options.training)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         queue.stop()

@@ -41,7 +41,17 @@ ALLOWED: dict[str, set[str]] = {
     "training": {"certification", "config", "data", "models", "orthogonalize", "progress", "runs", "terminal"},
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
     "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs"},
-    "paper": {"certification", "certify_run", "config", "load_model", "losses", "models", "runs", "training"},
+    "paper": {
+        "attacks",
+        "certification",
+        "certify_run",
+        "config",
+        "load_model",
+        "losses",
+        "models",
+        "runs",
+        "training",
+    },
     "analysis": {
         "certification",
         "data",

@@ -6,21 +6,28 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
+from lotnet import train
+from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
+from lotnet.load_model import load_model
 from lotnet.runs.environment import Session
-from run_queue import Entry, Places, read_entries
+from run_queue import Entry, Places, Queue, chosen, read_entries
 
 ROOT = Path(__file__).parent.parent
 TINY = "train --model.channels 4 --limit 200 --trainer.batch_size 32 --trainer.epochs 6 --trainer.checkpoint_every 1"
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    entries = [{"name": "first", "command": TINY, "attack": True}, {"name": "second", "command": f"{TINY} --seed 1"}]
+ENTRIES = [{"name": "first", "command": TINY, "attack": True}, {"name": "second", "command": f"{TINY} --seed 1"}]
+
+
+def start(folder: Path, entries: list[dict] = ENTRIES) -> subprocess.Popen[str]:
     (folder / "list.yaml").write_text(yaml.safe_dump(entries))
     command = [sys.executable, str(ROOT / "benchmarks" / "run_queue.py"), str(folder / "list.yaml"), "--device", "cpu"]
     command += ["--runs", str(folder / "runs"), "--results", str(folder / "results"), "--commit", "0123abc"]
@@ -70,7 +77,55 @@ def test_a_queue_that_is_stopped_goes_on_where_it_was(tmp_path: Path, hard: bool
 @pytest.mark.parametrize("name", ["paper_rows", "beyond_rows"])
 def test_a_list_can_be_run(name: str) -> None:
     entries = read_entries(ROOT / "benchmarks" / f"{name}.yaml")
-    assert len({read_arguments(list(entry.command[1:]))[1].fingerprint() for entry in entries}) == len(entries)
+    assert len({settings_of(entry) for entry in entries}) == len(entries)
+
+
+def test_a_student_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    settings = {"model.channels": 4, "limit": 200, "trainer.batch_size": 32, "trainer.epochs": 1}
+    teacher = train(out=str(tmp_path / "teacher"), quiet=True, **settings)
+    (tmp_path / "pictures").mkdir()
+    for number in range(20):
+        Image.effect_noise((8, 8), 90).save(tmp_path / "pictures" / f"{number}.png")
+    words = f"selftrain --config digits/default {TINY.removeprefix('train ')} --unlabeled {tmp_path / 'pictures'}"
+    entry = {"name": "student", "command": f"{words} --unlabeled_share 0.5 --teacher {teacher.path}"}
+    queue = start(tmp_path, [entry])
+    wait_for(tmp_path / "runs" / "student" / "student" / "metrics.jsonl", queue)
+    os.killpg(queue.pid, signal.SIGKILL)
+    queue.communicate(timeout=60)
+    assert not (tmp_path / "results" / "student.json").exists()
+
+    again = start(tmp_path, [entry])
+    said, _ = again.communicate(timeout=120)
+    assert again.returncode == 0 and "student: recorded\n" in said
+    result = json.loads((tmp_path / "results" / "student.json").read_text())
+    assert result["command"] == f"lotnet {entry['command']}", "not that of the session that went on"
+    assert len(result["sessions"]) == 2 and result["summary"]["images"] == 359
+    assert result["selftraining"]["images"]["near-duplicates"] == 0
+    assert result["selftraining"]["teacher"]["checksum"] == load_model(str(teacher.path)).model.settings["checksum"]
+
+
+def test_an_entry_waits_for_the_one_that_it_is_after(tmp_path: Path) -> None:
+    seen = []
+
+    class Told(Places):
+        def steps(self, entry: Entry) -> Iterator[list[str]]:
+            seen.append(f"{entry.name} starts")
+            time.sleep(0.05)
+            seen.append(f"{entry.name} ends")
+            yield from ()
+
+    entries = [Entry("teacher", ("train",)), Entry("student", ("selftrain",), after="teacher")]
+    outcomes = Queue(entries, Told(tmp_path, tmp_path, "cpu"), at_once=2).work()
+    assert outcomes == {"teacher": "recorded", "student": "recorded"}
+    assert seen == ["teacher starts", "teacher ends", "student starts", "student ends"]
+
+
+def settings_of(entry: Entry) -> str:
+    words = list(entry.command[1:])
+    if entry.trains == "selftrain":
+        plan = selftrain.read_arguments(words)[1]
+        return f"{plan.training.fingerprint()} {plan.selftraining}"
+    return read_arguments(words)[1].fingerprint()
 
 
 def test_candidates_name_the_run_they_are_compared_with() -> None:
@@ -101,11 +156,26 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
         read_entries(tmp_path / "list.yaml")
 
 
+def test_entries_are_chosen_by_name_and_in_that_order() -> None:
+    entries = [Entry(name, ("train",)) for name in "abc"]
+    assert [entry.name for entry in chosen(entries, ["c", "a"])] == ["c", "a"]
+    assert chosen(entries, None) == entries
+    with pytest.raises(SystemExit, match="no entry d: choose from a, b, c"):
+        chosen(entries, ["d"])
+
+
+def test_an_entry_after_one_that_comes_later_is_refused(tmp_path: Path) -> None:
+    entries = [{"name": "student", "command": "selftrain", "after": "teacher"}, {"name": "teacher", "command": "train"}]
+    (tmp_path / "list.yaml").write_text(yaml.safe_dump(entries))
+    with pytest.raises(SystemExit, match="student is after teacher, which does not come before it"):
+        read_entries(tmp_path / "list.yaml")
+
+
 def test_a_trained_run_is_only_certified_and_recorded(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path / "results", "cpu")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.yaml").touch()
     steps = places.steps(Entry("a", ("train",)))
     assert next(steps)[:2] == ["train", "--resume"]
-    (tmp_path / "a" / "certificates.json").touch()
+    (tmp_path / "a" / "certificates.json").write_text('{"complete": true}')
     assert next(steps)[0] == "record"

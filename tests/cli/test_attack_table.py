@@ -57,17 +57,43 @@ def test_the_table_has_a_row_for_each_model(runs: list[str], capsys: pytest.Capt
     assert not (Path(runs[0]) / "attacks.json").exists()  # that is the full report's
 
 
+def test_the_loss_and_the_step_decide_the_attack(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With more than one step, raising the cross-entropy takes another way than lowering the margin."""
+    opened = load_model(runs[0])
+    images, labels = tensors(opened.split("test", 20))
+    graph = opened.model.astype(torch.float64)
+    settings = replace(PGD_LINF, steps=3)
+    points = [
+        pgd_linf(graph, images, labels, 0.02, replace(settings, loss=loss), generator=torch.Generator().manual_seed(0))
+        for loss in ("margin", "cross-entropy")
+    ]
+    assert not torch.equal(*points)
+    assert all((p - images).abs().max() <= 0.02 + 1e-15 and p.min() >= 0 and p.max() <= 1 for p in points)
+    arguments = ["attack", runs[0], "--limit=10", "--steps=1", "--device=cpu", "--loss=cross-entropy", "--step_size=1"]
+    assert main(arguments) == 2
+    assert "add --table linf" in capsys.readouterr().err
+    assert main([*arguments, "--table=linf"]) == 0
+    assert "PGD on the cross-entropy within 8/255: 1 step of 1 of the radius" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    kept = json.loads((Path(runs[0]) / "linf.json").read_text())
+    assert (kept["loss"], kept["step_size"], kept["steps"]) == ("cross-entropy", 1.0, 1)
+    assert main([*arguments, "--table=linf", "--step_size=0"]) == 2
+    assert "more than 0" in capsys.readouterr().err
+
+
 def test_a_result_has_the_attack_on_its_model_and_images(runs: list[str], tmp_path: Path) -> None:
     run = runs[0]
     assert main(["certify", run, "--limit=30"]) == 0
-    assert main(["attack", run, "--table", "linf", "--limit=30", "--steps=3"]) == 0
+    assert main(["attack", run, "--table", "linf", "--limit=30"]) == 0
     (found,) = [results.collect(Path(run), "tiny").linf]
-    assert found is not None and (found["steps"], found["radius"]) == (3, 8 / 255)
+    assert found is not None and (found["steps"], found["radius"], found["loss"]) == (50, 8 / 255, "margin")
     results.save(results.collect(Path(run), "tiny"), tmp_path)
     (stored,) = results.load_all(tmp_path)
     assert stored.percentages()["pgd_linf"] == round(100 * found["attacked"], 2)
-    assert main(["attack", run, "--table", "linf", "--limit=20", "--steps=3"]) == 0
-    assert results.collect(Path(run), "tiny").linf is None, "20 images are not the 30 that were certified"
+    for other in ("--limit=20", "--steps=3", "--step_size=1"):  # not the certified images, or not the paper's attack
+        assert main(["attack", run, "--table", "linf", "--limit=30", "--steps=50", other]) == 0
+        assert results.collect(Path(run), "tiny").linf is None, other
 
 
 def test_several_models_need_a_table(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

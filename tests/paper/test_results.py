@@ -2,13 +2,14 @@
 
 import json
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from lotnet.cli.main import main
+from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
 from lotnet.config import RunConfig
 from lotnet.losses import CReg, OffsetCrossEntropy
@@ -122,7 +123,7 @@ def test_a_row_shows_the_longest_run_and_of_equally_long_runs_the_newest(tmp_pat
         assert [row.table for row in found] == ["abl-residual", "abl-padding", "sup"]
         assert {result.name for result in found.values()} == {"new"}
     assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
-    assert "not run yet: 82" in results_page.markdown([])
+    assert "not run yet: 106" in results_page.markdown([])
     assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results_page.markdown(
         [new]
     )
@@ -137,13 +138,23 @@ def test_the_residual_network_has_its_row() -> None:
 def test_the_command_of_a_measured_result_still_gives_its_settings(result: results.Result) -> None:
     """A changed recipe must not change the settings that a row claims."""
     program, command, *options = shlex.split(result.command)
-    assert (program, command) == ("lotnet", "train")
-    _, config, _ = read_arguments(options)
-    assert config == RunConfig.from_dict(result.config, result.name)
+    known = RunConfig.from_dict(result.config, result.name)
+    assert program == "lotnet"
+    if result.selftraining is None:
+        assert command == "train"
+        _, config, _ = read_arguments(options)
+        assert config == known
+        return
+    assert command == "selftrain"
+    _, plan, _ = selftrain.read_arguments(options)
+    assert plan.stage("student", result.selftraining["seed"]) == known
+    assert asdict(plan.selftraining) == result.selftraining["settings"]
+    if plan.selftraining.teacher is not None:  # a run that has its own row here
+        assert result.selftraining["teacher"]["checksum"] in {other.checksum for other in MEASURED}
 
 
 def test_the_page_of_measured_results_is_the_one_that_record_writes() -> None:
     folder = ROOT / "results"
     assert (folder / "README.md").read_text() == results_page.markdown(
-        MEASURED, (folder / "findings.md").read_text(), figure=True
+        MEASURED, (folder / "findings.md").read_text(), results_page.figures_in(folder)
     )

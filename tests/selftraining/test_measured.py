@@ -12,7 +12,7 @@ from test_plan import frozen
 from lotnet.certification import certify
 from lotnet.data import load, to_unit
 from lotnet.paper.theorems import loss_bound
-from lotnet.selftraining.plan import Parts
+from lotnet.selftraining.plan import Parts, SelfTrainingConfig
 from lotnet.selftraining.pseudolabels import label
 from lotnet.selftraining.theorems import Measured, Share, measure, statements
 
@@ -23,7 +23,7 @@ def test_measured_quantities_equal_counts_by_hand() -> None:
     held_out, hidden = digits.train.select(slice(100, 160)), digits.train.labels[:30]
     found = label(teacher, images, 10)
     ball = 0.002
-    parts = Parts(digits, digits.train, held_out, images, hidden, "digits")
+    parts = Parts(digits, digits.train, held_out, images, hidden, "digits", SelfTrainingConfig(labeled=0.5))
     measured = measure(teacher, student, found, parts, ball)
     certificates = list(certify(student, to_unit(images, torch.float64)))
     said = found.labels.tolist()

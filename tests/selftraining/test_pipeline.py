@@ -2,14 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file
 
+from lotnet import train
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import read
@@ -47,6 +50,15 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def pictures(folder: Path) -> Path:
+    """A folder of thirty grey images without labels."""
+    pixels = torch.randint(0, 256, (30, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
+    (folder / "pictures").mkdir()
+    for number, image in enumerate(pixels):
+        Image.fromarray(image.numpy()).save(folder / "pictures" / f"{number:02}.png")
+    return folder / "pictures"
+
+
 def weights(path: Path) -> dict[str, torch.Tensor]:
     return read(Run.open(path).checkpoints.best)[1]
 
@@ -75,6 +87,41 @@ def test_every_stage_is_stored(root: Path) -> None:
         assert measured.disagreement.among == measured.wrong_pseudo_labels.among == heading["images"]
         assert len(result.theorems) == 3
     assert weights(root / "seed-0/student").keys() == weights(root / "seed-0/teacher").keys()
+
+
+def test_a_run_can_be_the_teacher(root: Path, tmp_path: Path) -> None:
+    """The student learns from batches with a fixed share of the images of which that run is most sure."""
+    teacher, path = tmp_path / "teacher", tmp_path / "run"
+    trained = train(RunConfig.from_dict(TRAINING, "test"), out=str(teacher))
+    settings = SelfTrainingConfig(unlabeled=str(pictures(tmp_path)), unlabeled_share=0.5, teacher=str(teacher))
+    plan = Plan(trained.config, replace(settings, most_confident=20))
+    create(path, plan)
+    done, printed = run(path, plan)
+    (result,) = done.seeds
+    assert "training the teacher" not in printed and not (path / "teacher").exists()
+    assert (result.images.labeled, result.images.held_out) == (190, 10), "as `lotnet train` holds out"
+    assert (result.images.unlabeled, result.images.near_duplicates) == (30, 0)
+    assert result.images.chosen is not None and 0 < result.images.chosen <= 20
+    assert result.measured.disagreement.among == result.images.chosen
+    heading = json.loads((path / "pseudo-labels.json").read_text())
+    assert heading["teacher"] == {"run": str(teacher), "config": trained.config.to_dict()}
+    assert heading["teacher_sha256"] == result.teacher.checksum
+    steps = {record.step for record in Run.open(path / "student").metrics()}
+    assert steps == {23, 46}, "an epoch has 190 // 8 steps: the labeled images once"
+    assert json.loads((path / "selftraining.json").read_text())["seeds"][0]["images"]["chosen"] == result.images.chosen
+
+
+def test_a_teacher_that_has_seen_other_images_is_refused(root: Path, tmp_path: Path) -> None:
+    settings = SelfTrainingConfig(unlabeled=str(pictures(tmp_path)), teacher=str(root / "seed-0/teacher"))
+    with pytest.raises(InputError, match="is part of a self-training run"):
+        run(tmp_path / "run", Plan(PLAN.training, settings))
+    teacher = train(RunConfig.from_dict(TRAINING | {"limit": 100}, "test"), out=str(tmp_path / "teacher")).path
+    with pytest.raises(InputError, match="was trained on digits with limit 100, not on digits with limit 200"):
+        run(tmp_path / "run", Plan(PLAN.training, replace(settings, teacher=str(teacher))))
+    Run.open(teacher).checkpoints.steps()[-1].unlink()
+    with pytest.raises(InputError, match="is not trained to its end: continue it"):
+        run(tmp_path / "run", Plan(PLAN.training, replace(settings, teacher=str(teacher))))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_finished_pipeline_repeats_nothing(root: Path) -> None:

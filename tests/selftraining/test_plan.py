@@ -13,10 +13,13 @@ from torch import nn
 
 from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.config import RunConfig, TrainerConfig
-from lotnet.data import Dataset, Split, load, to_unit
+from lotnet.data import Batches, Dataset, Split, cache, load, to_unit
 from lotnet.errors import InputError
 from lotnet.selftraining import pseudolabels
-from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide, load_unlabeled
+from lotnet.selftraining.choice import most_confident
+from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide
+from lotnet.selftraining.pseudolabels import PseudoLabels
+from lotnet.selftraining.unlabeled_images import load_unlabeled
 
 TENTH = SelfTrainingConfig(labeled=0.1, held_out=0.2)
 
@@ -42,12 +45,16 @@ def rows(images: torch.Tensor) -> set[bytes]:
     return {image.numpy().tobytes() for image in images}
 
 
+def labeled_by_teacher(labels: torch.Tensor) -> PseudoLabels:
+    return PseudoLabels(labels, torch.ones(len(labels)))
+
+
 def test_every_training_image_is_in_one_part_and_no_test_image_in_any(digits: Dataset) -> None:
     parts = divide(digits, TENTH, seed=3)
     pieces = [parts.labeled.images, parts.held_out.images, parts.images]
     assert sum(map(len, pieces)) == len(digits.train)
     assert set.union(*map(rows, pieces)) == rows(digits.train.images)
-    assert not rows(parts.for_student(parts.hidden).train.images) & rows(parts.held_out.images)
+    assert not rows(parts.for_student(labeled_by_teacher(parts.hidden)).train.images) & rows(parts.held_out.images)
     assert not rows(torch.cat(pieces)) & rows(digits.test.images)
     assert len(parts.labeled) + len(parts.held_out) == pytest.approx(len(digits.train) / 10, abs=5)
     for split in (parts.labeled, parts.held_out):
@@ -57,7 +64,7 @@ def test_every_training_image_is_in_one_part_and_no_test_image_in_any(digits: Da
 def test_the_student_sees_the_teachers_labels_and_never_the_hidden_ones(digits: Dataset) -> None:
     parts = divide(digits, TENTH, seed=0)
     said = (parts.hidden + 1) % 10
-    train = parts.for_student(said).train
+    train = parts.for_student(labeled_by_teacher(said)).train
     assert torch.equal(train.labels, torch.cat([parts.labeled.labels, said]))
     assert torch.equal(parts.for_teacher().train.images, parts.labeled.images)
 
@@ -73,19 +80,19 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
     pixels = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
     path = tmp_path / "500K.pickle"
     path.write_bytes(pickle.dumps({"data": pixels, "extrapolated_targets": np.zeros(12, np.int64)}))
-    found = load_unlabeled(dataset, str(path))
-    assert load_unlabeled(dataset, str(path), limit=5).shape == (5, 3, 32, 32)
-    alone = divide(dataset, SelfTrainingConfig(unlabeled=str(path), held_out=0.2), 0, found)
-    assert torch.equal(alone.images, found)
+    extra = load_unlabeled(dataset, str(path))
+    assert extra is not None and load_unlabeled(dataset, str(path), limit=5).images.shape == (5, 3, 32, 32)
+    alone = divide(dataset, SelfTrainingConfig(unlabeled=str(path), held_out=0.2), 0, extra)
+    assert torch.equal(alone.images, extra.images)
     assert len(alone.hidden) == 0
-    both = divide(dataset, SelfTrainingConfig(0.5, str(path), 0.2), 0, found)
+    both = divide(dataset, SelfTrainingConfig(labeled=0.5, unlabeled=str(path), held_out=0.2), 0, extra)
     assert len(both.hidden) == 20
-    assert torch.equal(both.images[20:], found)
+    assert torch.equal(both.images[20:], extra.images)
     folder = tmp_path / "folder"
     folder.mkdir()
     Image.fromarray(pixels[0]).save(folder / "x.png")
     found = load_unlabeled(load("digits"), str(folder))
-    assert found is not None and found.shape == (1, 1, 8, 8)  # files are decoded like those of the data set
+    assert found is not None and found.images.shape == (1, 1, 8, 8)  # files are decoded like those of the data set
     with pytest.raises(InputError, match="3 x 32 x 32 and those of grey 1 x 32 x 32"):
         grey = Split(dataset.train.images[:, :1], dataset.train.labels)
         load_unlabeled(Dataset("grey", grey, grey, dataset.classes), str(path))
@@ -100,11 +107,56 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
         ({"labeled": 0.5, "held_out": 1.5}, "between 0 and 1"),
         ({"labeled": 0.5, "teacher_epochs": 0}, "at least 1"),
         ({"labeled": 0.5, "ball": -1.0}, "at least 0"),
+        ({"labeled": 0.5, "unlabeled_share": 1.0}, "between 0 and 1"),
+        ({"labeled": 0.5, "most_confident": 0}, "at least 1"),
+        ({"labeled": 0.5, "teacher": "runs/a"}, "is trained already"),
+        ({"unlabeled": "a", "held_out": 0.1, "teacher": "runs/a"}, "leave --labeled, --held_out"),
     ],
 )
 def test_invalid_settings_are_refused(settings: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         SelfTrainingConfig(**settings)
+
+
+def test_images_of_other_data_sets_are_shrunk_and_copies_of_test_images_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path))
+    dataset = colours()
+    large = torch.randint(0, 256, (6, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    large[2] = dataset.test.images[7].flip(2).repeat_interleave(2, 1).repeat_interleave(2, 2)  # a mirrored test image
+    split = Split(large, torch.arange(6) % 2)
+    test = Split(large.clone(), split.labels.clone())
+    cache.write(Dataset("tiny-imagenet", split, test, ("a", "b")), tmp_path / "tiny-imagenet.safetensors", "here")
+    small = dataset.test.select(torch.tensor([3, 4]))
+    other = Split(255 - small.images, small.labels.clone())
+    cache.write(Dataset("cifar100", other, small, ("a", "b", "c", "d", "e")), tmp_path / "cifar100.safetensors", "here")
+    found = load_unlabeled(dataset, "tiny-imagenet,cifar100")
+    assert found is not None and (len(found.images), found.near_duplicates) == (7, 1)
+    block = large[0, 1, 10:12, 20:22].int().sum() / 4
+    assert abs(found.images[0, 1, 5, 10] - block) <= 0.5
+    assert torch.equal(found.images[5:], other.images)
+    parts = divide(dataset, SelfTrainingConfig(unlabeled="tiny-imagenet,cifar100"), 0, found)
+    assert parts.source == "7 images of tiny-imagenet and cifar100" and parts.near_duplicates == 1
+    with pytest.raises(InputError, match="hide some of its labels with --labeled"):
+        load_unlabeled(dataset, "toy")
+
+
+def test_the_student_gets_the_images_of_which_the_teacher_is_most_sure() -> None:
+    found = PseudoLabels(torch.tensor([0, 1, 0, 0, 1, 0]), torch.tensor([0.5, 0.9, 0.7, 0.7, 0.2, 0.8]))
+    assert most_confident(found, None, 2).tolist() == [0, 1, 2, 3, 4, 5]
+    assert most_confident(found, 4, 2).tolist() == [1, 2, 4, 5]  # ties go to the earlier image
+    assert most_confident(found, 10, 2).tolist() == [0, 1, 2, 3, 4, 5]
+    assert most_confident(found, 4, 3).tolist() == [1, 5]  # a class that is never named leaves its places empty
+
+
+def test_a_share_of_unlabeled_images_makes_an_epoch_of_the_labeled_ones(digits: Dataset) -> None:
+    settings = SelfTrainingConfig(labeled=0.5, unlabeled_share=0.25, most_confident=100)
+    parts = divide(digits, settings, 0)
+    student = parts.for_student(labeled_by_teacher(parts.hidden))
+    batches = Batches(student.train, 40, seed=0, drop_last=True)
+    assert len(batches) == len(parts.labeled) // 30
+    assert len(student.train) < len(parts.labeled) + 100 + 1
 
 
 def test_a_class_with_too_few_labels_is_named_with_a_fraction_that_suffices(digits: Dataset) -> None:
@@ -118,6 +170,8 @@ def test_a_plan_survives_its_file() -> None:
     training = RunConfig(trainer=TrainerConfig(epochs=7))
     plan = Plan(training, dataclasses.replace(TENTH, teacher_epochs=70), seeds=(4, 2))
     assert Plan.from_yaml(plan.to_yaml(), "plan") == plan
+    named = dataclasses.replace(plan, command=("lotnet", "selftrain"))
+    assert Plan.from_yaml(named.to_yaml(), "plan").command == named.command and named == plan
     assert (plan.stage("teacher", 4).trainer.epochs, plan.stage("student", 4).trainer.epochs) == (70, 7)
     assert plan.stage("student", 2).seed == 2
     assert plan.folder(Path("x"), 2) == Path("x/seed-2")

@@ -13,8 +13,10 @@ from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
+from lotnet.data.mixture import Mixture
+from lotnet.data.near_duplicates import near_duplicates
 from lotnet.data.source import Source
-from lotnet.data.unlabeled import hide_labels, pseudo_labeled, unlabeled
+from lotnet.data.unlabeled import hide_labels, pseudo_labeled, shrink, unlabeled
 from lotnet.errors import InputError
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "Channels",
     "Choice",
     "Dataset",
+    "Mixture",
     "Shard",
     "Side",
     "Source",
@@ -36,8 +39,10 @@ __all__ = [
     "is_folder",
     "is_prepared",
     "load",
+    "near_duplicates",
     "prepare",
     "pseudo_labeled",
+    "shrink",
     "to_unit",
     "unlabeled",
     "validation_split",

@@ -3,7 +3,8 @@
 Invariants:
 
 * pixels lie in [0, 1]. In an image that is not distorted, each is level / 255, rounded once;
-* the order of an epoch depends only on (seed, epoch), and the augmentation of sample n only on (seed, epoch, n). So
+* the order of an epoch depends only on (seed, epoch), and the augmentation of sample n only on (seed, epoch, n), and on
+  how often it was used before in that epoch. So
   the global batches are the same for any number of processes, on any device, and after resuming at any step
   (distorted images are the same up to rounding);
 * `batch_size` is the size of the global batch, over all processes. Each process takes one contiguous shard; the
@@ -58,11 +59,14 @@ class Batches:
         """Move the split to the device.
 
         `seed` determines the order of the images in each epoch, and their augmentation. Without a seed the images keep
-        their order. `drop_last` leaves out a last batch that is not full. Without `drop_last`, the shards of that
-        batch may differ in size by one image, and may be empty.
+        their order. With one, the split's `mixture` composes the batches, if it has one. `drop_last` leaves out a last
+        batch that is not full. Without `drop_last`, the shards of that batch may differ in size by one image, and may
+        be empty.
         """
         if batch_size < 1 or batch_size % shard.world_size:
             raise InputError(f"the batch size {batch_size} must be a positive multiple of {shard.world_size} processes")
+        self._mixture = split.mixture if seed is not None else None
+        self._steps = self._mixture.steps(batch_size) if self._mixture else None
         if drop_last and len(split) < batch_size:
             raise InputError(f"{len(split)} images do not fill one batch of {batch_size}: lower the batch size")
         if augmentation is not None and seed is None:
@@ -84,24 +88,24 @@ class Batches:
 
     def __len__(self) -> int:
         """Number of batches in an epoch, the same for every process."""
+        if self._steps is not None:
+            return self._steps
         full, rest = divmod(len(self._labels), self._batch_size)
         return full + bool(rest and not self._drop_last)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over this process's shards of an epoch's batches, from `start_step` on."""
-        device, size, change = self._labels.device, len(self._labels), self._augmentation
-        order = torch.arange(size, device=device)
-        if self._shuffle:
-            order = permutation(size, self._seed, epoch, _ORDER, device=device)
+        change = self._augmentation
+        order, key = self._order(epoch)
         # Random numbers for the whole epoch at once: a few large kernels instead of many small ones.
         places = 2 * change.padding + 1
-        row = randint(places, order, self._seed, epoch, _ROW)
-        column = randint(places, order, self._seed, epoch, _COLUMN)
-        mirrored = randint(1 + change.flip, order, self._seed, epoch, _FLIP)
-        drawn = torch.stack([order, row, column, mirrored])
+        row = randint(places, key, self._seed, epoch, _ROW)
+        column = randint(places, key, self._seed, epoch, _COLUMN)
+        mirrored = randint(1 + change.flip, key, self._seed, epoch, _FLIP)
+        drawn = torch.stack([order, key, row, column, mirrored])
         for step in range(start_step, len(self)):
             batch = drawn[:, step * self._batch_size : (step + 1) * self._batch_size]
-            samples, *place = batch.tensor_split(self._shard.world_size, dim=1)[self._shard.rank].unbind()
+            samples, keys, *place = batch.tensor_split(self._shard.world_size, dim=1)[self._shard.rank].unbind()
             # index_select copies whole images. Advanced indexing is slower on a CPU: it copies byte by byte.
             images = self._images.index_select(0, samples)
             if change.padding or change.flip:
@@ -110,8 +114,20 @@ class Batches:
                 images = rand_augment(images, samples, self._seed, epoch, _RANDAUGMENT)
             pixels = to_unit(images, self._dtype)
             if change.distort:
-                pixels = distort(pixels, samples, self._seed, epoch, _DISTORT)
+                pixels = distort(pixels, keys, self._seed, epoch, _DISTORT)
             yield pixels, self._labels[samples]
+
+    def _order(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """The images of an epoch in their order, and for each use of an image the index of its random numbers."""
+        device, size = self._labels.device, len(self._labels)
+        if self._mixture is not None:
+            order, before = self._mixture.order(size, self._batch_size, self._seed, epoch, device)
+            return order, order + size * before
+        if self._shuffle:
+            order = permutation(size, self._seed, epoch, _ORDER, device=device)
+        else:
+            order = torch.arange(size, device=device)
+        return order, order
 
 
 def crop(images: Tensor, padding: int, row: Tensor, column: Tensor, mirrored: Tensor) -> Tensor:

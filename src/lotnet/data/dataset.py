@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lotnet.data.counter_rng import permutation
+from lotnet.data.mixture import Mixture
 from lotnet.errors import InputError
 
 
@@ -56,6 +57,8 @@ class Split:
 
     images: Tensor  # n c h w, uint8
     labels: Tensor  # n, int64
+    mixture: Mixture | None = None
+    """How training batches are composed; by default all images are shuffled together."""
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
@@ -71,7 +74,7 @@ class Split:
         return len(self.labels)
 
     def select(self, index: Tensor | slice) -> Split:
-        """Select images by a boolean mask, integer index or slice, in that order."""
+        """Select images by a boolean mask, integer index or slice, in that order. The result has no mixture."""
         return Split(self.images[index], self.labels[index])
 
 

@@ -33,6 +33,22 @@ def unlabeled(source: str | Path, shape: Sequence[int]) -> Tensor:
     return images
 
 
+def shrink(images: Tensor, shape: Sequence[int]) -> Tensor:
+    """Reduce images (n c h w, uint8) to the height and width in `shape`, where these are whole parts of their own.
+
+    Each pixel is the mean of a block, rounded to the nearest level. Images of other sizes are returned as they are.
+    """
+    (high, wide), (h, w) = images.shape[2:], shape[1:]
+    if high % h or wide % w or (high, wide) == (h, w):
+        return images
+    size = (high // h) * (wide // w)
+    reduced = []
+    for part in images.split(5000):  # in integers, which need more memory than the images
+        blocks = part.unflatten(3, (w, wide // w)).unflatten(2, (h, high // h)).int().sum(dim=(3, 5))
+        reduced.append(((2 * blocks + size) // (2 * size)).to(torch.uint8))
+    return torch.cat(reduced)
+
+
 def pseudo_labeled(path: str | Path) -> Split:
     """Load the 500K images of Y. Carmon et al., "Unlabeled Data Improves Adversarial Robustness" (2019).
 

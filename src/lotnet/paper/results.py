@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lotnet.attacks import PGD_LINF
 from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
@@ -45,6 +46,9 @@ class Result:
     audit: list[dict[str, Any]]
     linf: dict[str, Any] | None = None
     """Accuracy under the paper's l-infinity attack, and the attack's settings, where `lotnet attack` measured it."""
+    selftraining: dict[str, Any] | None = None
+    """For a student of self-training: the settings, counts of images, the teacher's accuracies, and what was measured
+    of both networks. `config` is the student's."""
 
     def certified(self, claim: str = "float") -> list[float]:
         return self.summary["certified"][claim]
@@ -96,11 +100,10 @@ def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
     if not path.exists():
         return None
     found = read_linf(path)
-    measured = (found.checksum, found.images, found.split, found.radius)
-    same = measured == (certification.checksum, certification.summary.images, certification.split, 8 / 255)
-    return (
-        {name: getattr(found, name) for name in ("attacked", "radius", "steps", "restarts", "seed")} if same else None
-    )
+    measured = (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size)
+    paper = (certification.checksum, certification.summary.images, certification.split, 8 / 255, 50, PGD_LINF.step_size)
+    kept = ("attacked", "radius", "steps", "restarts", "seed", "step_size", "loss")
+    return {name: getattr(found, name) for name in kept} if measured == paper else None
 
 
 def save(result: Result, folder: Path) -> Path:
@@ -204,17 +207,33 @@ _LOSS_TITLES = {
 
 
 def measured(results: list[Result]) -> dict[Row, Result]:
-    """The result to compare with each of the paper's rows: the longest run of that row; ties go to the newest run.
+    """The result to compare with each of the paper's rows: the longest run of that row.
 
-    The accuracy of a result does not affect the choice.
+    Ties go to the run with the most unlabeled images, and then to the newest. The accuracy of a result does not affect
+    the choice.
     """
     found: dict[Row, Result] = {}
-    for result in sorted(results, key=lambda result: (result.epochs, result.sessions[0]["started"])):
-        config = RunConfig.from_dict(result.config, result.name)
-        if not _is_selftrained(result.command):
-            attacked = result.linf is not None
-            comparable = (row for row in rows() if row.is_supervised or (attacked and row.pgd_linf is not None))
-            found |= {row: result for row in comparable if _is_like(config, row)}
+    for result in sorted(results, key=lambda result: (result.epochs, unlabeled(result), result.sessions[0]["started"])):
+        found |= {row: result for row in rows() if is_result_of(result, row)}
+    return found
+
+
+def is_result_of(result: Result, row: Row) -> bool:
+    """Whether a result has the settings of the row, except for the number of epochs and the unlabeled images."""
+    if result.selftraining is not None:
+        comparable = row.setting == "semi-supervised" and result.selftraining["settings"]["labeled"] is None
+    else:
+        attacked = result.linf is not None and row.pgd_linf is not None
+        comparable = not _is_selftrained(result.command) and (row.is_supervised or attacked)
+    return comparable and _is_like(RunConfig.from_dict(result.config, result.name), row)
+
+
+def unlabeled(result: Result) -> int:
+    """How many unlabeled images a run has learned from."""
+    if result.selftraining is None:
+        return 0
+    counts = result.selftraining["images"]
+    found: int = counts.get("chosen", counts["unlabelled"])
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lotnet.attacks import AttackReport
+from lotnet.attacks import AttackLoss, AttackReport
 from lotnet.records import convert, read_record, write_record
 
 FORMAT = 1
@@ -75,6 +75,10 @@ class LInfRecord:
     split: str
     checksum: str
     """Of the model."""
+    step_size: float = 0.25
+    """Length of a step, as a fraction of the radius."""
+    loss: AttackLoss = "margin"
+    """What the attack lowered (the margin) or raised (the cross-entropy)."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.attacked <= self.clean <= 1 and self.radius >= 0):

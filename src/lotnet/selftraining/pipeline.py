@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -21,7 +22,8 @@ from rich.console import Console
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary
 from lotnet.certify_run import certify_split
-from lotnet.data import Dataset
+from lotnet.config import RunConfig
+from lotnet.data import Dataset, Mixture
 from lotnet.errors import InputError
 from lotnet.load_model import LoadedModel, load_model
 from lotnet.progress import progress_bar
@@ -30,9 +32,10 @@ from lotnet.runs.certificates import read_certification
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels, results
-from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide, load_unlabeled
+from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide
 from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
 from lotnet.selftraining.theorems import Measured, measure, statements
+from lotnet.selftraining.unlabeled_images import load_unlabeled
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
 from lotnet.training.signals import Interrupted, stop_signals
@@ -49,13 +52,14 @@ class Pipeline:
             raise InputError("self-training runs in one process: start it without torchrun")
         launch(self.fabric)
         self.dataset = load_data(plan.training)
-        self._extra_images = load_unlabeled(self.dataset, plan.selftraining.unlabeled, plan.training.limit)
+        source, limit = plan.selftraining.unlabeled, plan.training.limit
+        self._extra = load_unlabeled(self.dataset, source, limit, self.fabric.device, plan.training.data.root)
         for seed in plan.seeds:
             _check(plan, self.parts(seed))
 
     def parts(self, seed: int) -> Parts:
         """The images that each stage of this seed may see."""
-        return divide(self.dataset, self.plan.selftraining, seed, self._extra_images)
+        return divide(self.dataset, self.plan.selftraining, seed, self._extra)
 
     def run(self, root: Path) -> Results:
         """Run all stages of all seeds that are not finished under `root`, and write `root`/selftraining.json.
@@ -95,19 +99,32 @@ class Stages:
 
     def run(self) -> SeedResult:
         parts = self.parts
-        teacher = self.train(TEACHER, parts.for_teacher())
+        teacher = self.teacher()
         found = self.label(teacher)
-        student = self.train(STUDENT, parts.for_student(found.labels))
+        student = self.train(STUDENT, parts.for_student(found))
         measured = self.measure(teacher, student, found)
+        chosen = None if self.plan.selftraining.most_confident is None else len(parts.chosen(found))
         return SeedResult(
             seed=self.seed,
-            images=ImageCounts(len(parts.labeled), len(parts.held_out), len(parts.images), len(parts.dataset.test)),
+            images=ImageCounts(
+                labeled=len(parts.labeled),
+                held_out=len(parts.held_out),
+                unlabeled=len(parts.images),
+                test=len(parts.dataset.test),
+                near_duplicates=parts.near_duplicates,
+                chosen=chosen,
+            ),
             radii=tuple(RADII),
             teacher=self.certify(teacher),
             student=self.certify(student),
             measured=measured,
             theorems=statements(measured),
         )
+
+    def teacher(self) -> LoadedModel:
+        """Train the teacher, or load the run that the plan names."""
+        given = self.plan.selftraining.teacher
+        return self.train(TEACHER, self.parts.for_teacher()) if given is None else load_model(given)
 
     def train(self, name: str, dataset: Dataset) -> LoadedModel:
         """Train the teacher or the student to the end, from the last checkpoint if there is one, and freeze it."""
@@ -143,15 +160,22 @@ class Stages:
         about = {
             "source": parts.source,
             "classes": list(parts.dataset.classes),
-            "teacher": {"run": TEACHER, "config": self.plan.stage(TEACHER, self.seed).to_dict()},
+            "near_duplicates_of_test_images_left_out": parts.near_duplicates,
+            "teacher": self._about(teacher),
         }
         pseudolabels.write(self.folder, found, parts.images, teacher.model, about)
         return found
 
+    def _about(self, teacher: LoadedModel) -> dict[str, Any]:
+        """The teacher's run and settings. Its own run stands beside the labels, a given one elsewhere."""
+        assert teacher.run is not None
+        run = self.plan.selftraining.teacher or TEACHER
+        return {"run": run, "config": teacher.run.config.to_dict()}
+
     def measure(self, teacher: LoadedModel, student: LoadedModel, found: pseudolabels.PseudoLabels) -> Measured:
         device = self.fabric.device
         with progress_bar(self.console) as progress:
-            task = progress.add_task("certifying unlabeled images", total=len(self.parts.images))
+            task = progress.add_task("certifying unlabeled images", total=None)
             return measure(
                 teacher.model.to(device),
                 student.model.to(device),
@@ -184,11 +208,30 @@ def create(root: Path, plan: Plan) -> None:
 
 def _check(plan: Plan, parts: Parts) -> None:
     plan.training.model.build(image_spec(parts.dataset))
-    size = plan.training.trainer.batch_size
+    size, share = plan.training.trainer.batch_size, plan.selftraining.unlabeled_share
+    if share is not None:
+        Mixture(len(parts.labeled), share).steps(size)
     if len(parts.labeled) < size:
         raise InputError(
             f"{len(parts.labeled)} labeled images do not fill one batch of {size}: lower trainer.batch_size or show "
             "more labels"
+        )
+    if plan.selftraining.teacher is not None:
+        _check_teacher(plan.selftraining.teacher, plan.training)
+
+
+def _check_teacher(name: str, training: RunConfig) -> None:
+    """Check that a given teacher was trained to its end, on the images that the student learns from."""
+    run = Run.open(Path(name))
+    if (run.path.parent / FILE).is_file():  # its settings do not say which labels it has seen
+        raise InputError(f"{name} is part of a self-training run: give a run of `lotnet train` as the teacher")
+    if not run.is_finished():
+        raise InputError(f"{name} is not trained to its end: continue it with `lotnet train --resume {name}`")
+    theirs = run.config
+    if (theirs.data.name, theirs.limit) != (training.data.name, training.limit):
+        raise InputError(
+            f"the teacher {name} was trained on {theirs.data.name} with limit {theirs.limit}, not on "
+            f"{training.data.name} with limit {training.limit}: use a teacher that has seen the same images"
         )
 
 

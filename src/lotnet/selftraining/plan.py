@@ -24,14 +24,18 @@ from lotnet.config import RunConfig
 from lotnet.config.formats import FORMAT, check_format, current_names
 from lotnet.config.reader import field_types, flatten, read_value
 from lotnet.config.yaml_text import read_yaml
-from lotnet.data import Dataset, Split, hide_labels, unlabeled, validation_split
+from lotnet.data import Dataset, Mixture, Split, hide_labels, validation_split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
-from lotnet.runs.data import subset_indices
 from lotnet.runs.directory import SELF_TRAINING_PLAN
+from lotnet.selftraining.choice import most_confident
+from lotnet.selftraining.pseudolabels import PseudoLabels
+from lotnet.selftraining.unlabeled_images import UnlabeledImages
 
 FILE = SELF_TRAINING_PLAN
 TEACHER, STUDENT = "teacher", "student"
+HELD_OUT = 0.05
+"""The part of the labeled images that `lotnet train` holds out."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,17 @@ class SelfTrainingConfig:
     labeled: float | None = None
     """Fraction of each class that keeps its labels. The labels of the others are hidden. By default all are kept."""
     unlabeled: str | None = None
-    """A folder of images without labels, or the pickle 500K. They are added to the images with hidden labels."""
-    held_out: float = 0.05
+    """A folder of images without labels, the pickle 500K, or another prepared data set; commas join several. They are
+    added to the images with hidden labels. Near-duplicates of test images are left out."""
+    most_confident: int | None = None
+    """Number of unlabeled images that the student is trained on: those of which the teacher is most sure, equally many
+    of each class. By default all."""
+    unlabeled_share: float | None = None
+    """Part of each batch of the student that is unlabeled images. An epoch is then one pass over the labeled images. By
+    default all images are shuffled together, and an epoch is a pass over all of them."""
+    teacher: str | None = None
+    """A run on all labels that labels the other images. By default a teacher is trained."""
+    held_out: float = HELD_OUT
     """Fraction of the labeled images for validation. They choose the best epochs and measure the teacher's error."""
     teacher_epochs: int | None = None
     """Epochs of the teacher, which has fewer images; by default trainer.epochs, which is for the student."""
@@ -55,7 +68,11 @@ class SelfTrainingConfig:
                 "there are no unlabeled images: name a folder of them with --unlabeled, or hide labels with "
                 "--labeled 0.1"
             )
-        for name in ("labeled", "held_out"):
+        if self.teacher is not None:
+            self._check_given_teacher()
+        if self.most_confident is not None and self.most_confident < 1:
+            raise InputError(f"most_confident must be at least 1, not {self.most_confident}")
+        for name in ("labeled", "held_out", "unlabeled_share"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
                 raise InputError(f"{name} is {value}: give a part between 0 and 1, as 0.1 for a tenth")
@@ -63,6 +80,14 @@ class SelfTrainingConfig:
             raise InputError(f"teacher_epochs must be at least 1, not {self.teacher_epochs}")
         if not self.ball >= 0:
             raise InputError(f"ball must be at least 0, not {self.ball}")
+
+    def _check_given_teacher(self) -> None:
+        """A run was trained on all labels but those that `lotnet train` holds out, and for its own epochs."""
+        if self.labeled is not None or self.teacher_epochs is not None or self.held_out != HELD_OUT:
+            raise InputError(
+                f"the teacher {self.teacher} is trained already, on all labels but a twentieth: leave --labeled, "
+                "--held_out and --teacher_epochs out"
+            )
 
 
 @dataclass(frozen=True)
@@ -73,6 +98,8 @@ class Plan:
     """Settings of the student. The teacher's differ in the number of epochs. Each run has one of `seeds`."""
     selftraining: SelfTrainingConfig = field(default_factory=SelfTrainingConfig)
     seeds: tuple[int, ...] = (0,)
+    command: tuple[str, ...] = field(default=(), compare=False)
+    """The command line that made the plan, for the record."""
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
@@ -108,7 +135,7 @@ class Plan:
         return Plan.from_yaml(text, str(folder / FILE))
 
     def to_yaml(self) -> str:
-        content: dict[str, Any] = {"format": FORMAT, "seeds": list(self.seeds)}
+        content: dict[str, Any] = {"format": FORMAT, "command": list(self.command), "seeds": list(self.seeds)}
         content |= dataclasses.asdict(self.selftraining) | {"training": self.training.to_dict()}
         return yaml.safe_dump(content, sort_keys=False)
 
@@ -120,13 +147,14 @@ class Plan:
             raise InputError(f"{source} lacks its training settings or seeds: put it back as it was")
         version, training = content["format"], content.pop("training")
         seeds = read_value(content.pop("seeds"), tuple[int, ...], "seeds", source)
+        command = read_value(content.pop("command", []), tuple[str, ...], "command", source)
         known = field_types(SelfTrainingConfig)
         flat = flatten(current_names(content, source), known, source)
         settings = {name: read_value(value, known[name], name, source) for name, value in flat.items()}
         if not isinstance(training, dict):
             raise InputError(f"{source}: training is not a group of settings, `key: value` on each line")
         config = RunConfig.from_dict({"format": version} | training, source)
-        return Plan(config, SelfTrainingConfig(**settings), seeds)
+        return Plan(config, SelfTrainingConfig(**settings), seeds, command)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,43 +171,46 @@ class Parts:
     """Hidden labels of the first unlabelled images. They only count the teacher's mistakes."""
     source: str
     """Where the unlabelled images come from, in words."""
+    settings: SelfTrainingConfig
+    near_duplicates: int | None = None
+    """How many unlabelled images were left out because they are nearly the same as a test image."""
 
     def for_teacher(self) -> Dataset:
         return dataclasses.replace(self.dataset, train=self.labeled)
 
-    def for_student(self, labels: Tensor) -> Dataset:
-        """The labeled images, and the unlabeled ones with the teacher's labels."""
-        images = torch.cat([self.labeled.images, self.images])
-        return dataclasses.replace(self.dataset, train=Split(images, torch.cat([self.labeled.labels, labels])))
+    def chosen(self, found: PseudoLabels) -> Tensor:
+        """Indices of the unlabeled images that the student is trained on."""
+        return most_confident(found, self.settings.most_confident, len(self.dataset.classes))
+
+    def for_student(self, found: PseudoLabels) -> Dataset:
+        """The labeled images, and the chosen unlabeled ones with the teacher's labels."""
+        chosen, share = self.chosen(found), self.settings.unlabeled_share
+        images = torch.cat([self.labeled.images, self.images[chosen]])
+        labels = torch.cat([self.labeled.labels, found.labels[chosen]])
+        mixture = None if share is None else Mixture(len(self.labeled), share)
+        return dataclasses.replace(self.dataset, train=Split(images, labels, mixture))
 
 
-def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, extra_images: Tensor | None = None) -> Parts:
-    """Hide labels, and hold out a part of the images that keep theirs. `extra_images` comes from `load_unlabeled`."""
+def divide(dataset: Dataset, settings: SelfTrainingConfig, seed: int, extra: UnlabeledImages | None = None) -> Parts:
+    """Hide labels, and hold out a part of the images that keep theirs. `extra` comes from `load_unlabeled`.
+
+    The held-out images depend on the seed, but with a teacher that is trained already they are those that it held out.
+    """
     shown, sources = dataset.train, []
     images, hidden = shown.images[:0], shown.labels[:0]
     if settings.labeled is not None:
         _check_fraction(dataset, settings.labeled)
         shown, images, hidden = hide_labels(dataset.train, settings.labeled, seed)
         sources.append(f"{len(hidden)} training images of {dataset.name} with their labels hidden")
-    if extra_images is not None:
-        images = torch.cat([images, extra_images])
-        sources.append(f"{len(extra_images)} images of {settings.unlabeled}")
-    labeled, held_out = validation_split(shown, settings.held_out, seed)
-    return Parts(dataset, labeled, held_out, images, hidden, " and ".join(sources))
-
-
-def load_unlabeled(dataset: Dataset, source: str | None, limit: int | None = None) -> Tensor | None:
-    """Load at most `limit` images of a folder or pickle. They must have the shape of the data set's images."""
-    if source is None:
-        return None
-    images = unlabeled(source, dataset.shape)
-    if tuple(images.shape[1:]) != dataset.shape:
-        found, wanted = (" x ".join(map(str, shape)) for shape in (images.shape[1:], dataset.shape))
-        raise InputError(
-            f"the images of {source} are {found} and those of {dataset.name} {wanted}: hide labels with --labeled "
-            "instead, or use a data set in colour"
-        )
-    return images if limit is None else images[subset_indices(len(images), limit)]
+    if extra is not None:
+        images = torch.cat([images, extra.images])
+        sources.append(f"{len(extra.images)} {extra.source}")
+    if settings.teacher is None:
+        labeled, held_out = validation_split(shown, settings.held_out, seed)
+    else:
+        labeled, held_out = validation_split(shown)
+    copies = None if extra is None else extra.near_duplicates
+    return Parts(dataset, labeled, held_out, images, hidden, " and ".join(sources), settings, copies)
 
 
 def _check_fraction(dataset: Dataset, fraction: float) -> None:

@@ -20,6 +20,17 @@ FORMAT = 1
 FILE = "selftraining.json"
 
 
+_COUNTS = {
+    "labelled": "labeled",
+    "held out": "held_out",
+    "unlabelled": "unlabeled",
+    "test": "test",
+    "near-duplicates": "near_duplicates",
+    "chosen": "chosen",
+}
+"""Names in the file, and those of the fields."""
+
+
 @dataclass(frozen=True)
 class ImageCounts:
     """How many images each part has."""
@@ -29,18 +40,18 @@ class ImageCounts:
     held_out: int
     unlabeled: int
     test: int
+    near_duplicates: int | None = None
+    """Images that were left out because they are nearly the same as a test image; None if none were looked for."""
+    chosen: int | None = None
+    """Unlabelled images that the student is trained on; None if it is trained on all."""
 
     def to_dict(self) -> dict[str, int]:
-        return {
-            "labelled": self.labeled,
-            "held out": self.held_out,
-            "unlabelled": self.unlabeled,
-            "test": self.test,
-        }
+        counts = {name: getattr(self, attribute) for name, attribute in _COUNTS.items()}
+        return {name: count for name, count in counts.items() if count is not None}
 
     @staticmethod
     def from_dict(content: dict[str, int]) -> "ImageCounts":
-        return ImageCounts(content["labelled"], content["held out"], content["unlabelled"], content["test"])
+        return ImageCounts(**{_COUNTS[name]: count for name, count in content.items()})
 
 
 @dataclass(frozen=True)

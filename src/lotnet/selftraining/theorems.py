@@ -16,10 +16,13 @@ from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.paper.theorems import loss_bound
+from lotnet.runs.data import subset_indices
 from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import PseudoLabels, label
 
 _CHUNK = 5000  # images in memory as float64 at one time
+MOST_MEASURED = 10_000
+"""Unlabelled images that are certified; of more, a random subset."""
 
 
 @dataclass(frozen=True)
@@ -93,14 +96,19 @@ def measure(
     ball: float,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Count what the theorems ask for. Models run on the devices they are on; `found` has the teacher's labels."""
+    """Count what the theorems ask for. Models run on the devices they are on; `found` has the teacher's labels.
+
+    Unlabelled images are those that the student was trained on, at most `MOST_MEASURED` of them.
+    """
     held_out = parts.held_out
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
     classes = held_out.labels.unique().tolist()
     errors = [Share(int((wrong & mine).sum()), int(mine.sum())) for mine in (held_out.labels == c for c in classes)]
     graph = student.astype(torch.float64)
     disagreeing = unproved = 0
-    for batch, labels in zip(parts.images.split(_CHUNK), found.labels.split(_CHUNK), strict=True):
+    chosen = parts.chosen(found)
+    chosen = chosen[subset_indices(len(chosen), MOST_MEASURED)]
+    for batch, labels in zip(parts.images[chosen].split(_CHUNK), found.labels[chosen].split(_CHUNK), strict=True):
         certificates = certify(graph, to_unit(batch, torch.float64), progress=progress)
         disagreeing += int((certificates.predictions != labels).sum())
         unproved += int((certificates.radii["float"] <= ball).sum())
@@ -108,8 +116,8 @@ def measure(
     return Measured(
         teacher_error=Share(int(wrong.sum()), len(wrong)),
         worst_class_error=max(errors, key=lambda error: error.exact),
-        disagreement=Share(disagreeing, len(parts.images)),
-        inconsistency=Share(unproved, len(parts.images)),
+        disagreement=Share(disagreeing, len(chosen)),
+        inconsistency=Share(unproved, len(chosen)),
         ball=ball,
         wrong_pseudo_labels=Share(len(hidden) - found.agreeing(hidden), len(hidden)) if len(hidden) else None,
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from lotnet.attacks import (
     PGD_LINF,
+    AttackLoss,
     AttackReport,
     AttackSettings,
     Budget,
@@ -40,7 +41,13 @@ def main(arguments: list[str]) -> int:
             raise InputError("--table linf is about the l-infinity attack alone: leave --autoattack out")
         if options.out is not None:
             raise InputError("--table linf writes one file for each run: leave --out out")
+        if not 0 < options.step_size <= 2:
+            raise InputError(
+                f"--step_size is {options.step_size}: give a part of the radius, more than 0 and at most 2"
+            )
         return _linf_table(options)
+    if (options.loss, options.step_size) != (PGD_LINF.loss, PGD_LINF.step_size):
+        raise InputError("--loss and --step_size are about the l-infinity attack alone: add --table linf")
     if len(options.models) > 1:
         raise InputError("a full report is of one model: attack them one by one, or compare them with --table linf")
     if options.autoattack:
@@ -91,6 +98,15 @@ def _parser() -> Parser:
     parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
     parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
     parser.add_argument(
+        "--loss",
+        type=AttackLoss,
+        default="margin",
+        help="What the attack of --table linf works on. LOT's authors use cross-entropy.",
+    )
+    parser.add_argument(
+        "--step_size", type=float, default=PGD_LINF.step_size, help="Step of that attack, as a part of its radius."
+    )
+    parser.add_argument(
         "--autoattack",
         action="store_true",
         help="Also run AutoAttack in l2, at --radius and on each certificate at exactly its radius (extra `attacks`).",
@@ -115,7 +131,13 @@ def _linf_table(options: Any) -> int:
                 item.model.to(device),
                 *tensors(split),
                 radius,
-                replace(PGD_LINF, steps=options.steps, restarts=options.restarts),
+                replace(
+                    PGD_LINF,
+                    steps=options.steps,
+                    restarts=options.restarts,
+                    step_size=options.step_size,
+                    loss=options.loss,
+                ),
                 batch_size=options.batch_size,
                 seed=options.seed,
                 progress=lambda count: progress.update(task, advance=count),
@@ -131,10 +153,18 @@ def _linf_table(options: Any) -> int:
                 }
             )
     about = {"linf": radius, "steps": options.steps, "restarts": options.restarts, "split": options.split}
+    about |= {"step_size": options.step_size, "loss": options.loss}
     if options.json:
         print(json.dumps({**about, "seed": options.seed, "rows": rows}))
-        return 0
-    table = Table(title=f"l-infinity PGD at {options.linf}, {options.steps} steps on the margin, float64")
+    else:
+        _show_rows(rows, options, console)
+    return 0
+
+
+def _show_rows(rows: list[dict[str, Any]], options: Any, console: Console) -> None:
+    steps = f"{options.steps} step{'s' if options.steps > 1 else ''} of {options.step_size:g} of the radius"
+    about = f"l-infinity PGD on the {options.loss} within {options.linf}: {steps}, pixels in [0, 1], float64"
+    table = Table(title=about)
     table.add_column("model", overflow="fold")
     compared = any(row["paper"] for row in rows)
     for heading in ("images", "clean", "attacked", *(("paper: clean", "attacked") if compared else ())):
@@ -147,7 +177,6 @@ def _linf_table(options: Any) -> int:
     for row in rows:
         if row["written"] is not None:
             say(console, f"Written to {row['written']}")
-    return 0
 
 
 def _keep(accuracy: LInfAccuracy, loaded: LoadedModel, radius: float, options: Any) -> Path | None:
@@ -162,6 +191,8 @@ def _keep(accuracy: LInfAccuracy, loaded: LoadedModel, radius: float, options: A
         seed=options.seed,
         split=options.split,
         checksum=loaded.model.settings["checksum"],
+        step_size=options.step_size,
+        loss=options.loss,
     )
     path = output_file(None, loaded.folder, LINF_FILE)
     write_linf(path, record)

@@ -48,7 +48,8 @@ def read_arguments(arguments: list[str]) -> tuple[Any, Plan, str]:
     recipe = line.recipe(lambda data: default_recipe(data, "selftrain"))
     settings = line.settings(recipe, extra=SelfTrainingConfig)
     training = RunConfig.from_settings(settings)
-    plan = Plan(training, settings.make(SelfTrainingConfig), _seeds(line.options.seeds, training.seed))
+    seeds, command = _seeds(line.options.seeds, training.seed), ("lotnet", "selftrain", *arguments)
+    plan = Plan(training, settings.make(SelfTrainingConfig), seeds, command)
     return line.options, plan, recipe
 
 

@@ -1,0 +1,171 @@
+"""Comparisons among measured results: ablations, seeds, self-training, and the l-infinity attack."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from lotnet.config import RunConfig
+from lotnet.paper.results import Result, is_result_of, unlabeled
+from lotnet.paper.tables import ACCURACIES, Row, rows
+
+Percentages = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A pair of networks that differ in one respect: LOT as the paper has it, and changed."""
+
+    usual: Row
+    changed: Row
+    ours: tuple[Result, Result]
+
+    def differences(self) -> tuple[Percentages, Percentages]:
+        """What the usual network has more than the changed one: the paper's figures, and ours."""
+        usual, changed = (result.percentages() for result in self.ours)
+        paper = {key: getattr(self.usual, key) - getattr(self.changed, key) for key in ACCURACIES}
+        return paper, {key: usual[key] - changed[key] for key in ACCURACIES}
+
+
+def ablations(results: list[Result]) -> list[Ablation]:
+    """The paper's ablations of which we have both networks with the same epochs; the longest runs of them."""
+    found = []
+    for table, is_usual in (("abl-residual", _residual), ("abl-padding", _zero)):
+        mine = [row for row in rows() if row.table == table]
+        for conv in dict.fromkeys(row.conv for row in mine):
+            usual, changed = sorted((row for row in mine if row.conv == conv), key=is_usual, reverse=True)
+            pair = _longest_pair(results, usual, changed)
+            if pair is not None:
+                found.append(Ablation(usual, changed, pair))
+    return found
+
+
+def _residual(row: Row) -> bool:
+    return bool(row.residual)
+
+
+def _zero(row: Row) -> bool:
+    return row.padding == "zero"
+
+
+def _longest_pair(results: list[Result], one: Row, other: Row) -> tuple[Result, Result] | None:
+    runs = [{r.epochs: r for r in results if is_result_of(r, row) and r.config["seed"] == 0} for row in (one, other)]
+    common = runs[0].keys() & runs[1].keys()
+    return (runs[0][max(common)], runs[1][max(common)]) if common else None
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Runs that differ only in their seed."""
+
+    results: tuple[Result, ...]
+
+    def mean(self) -> Percentages:
+        return mean_of(self.results)
+
+    def spread(self) -> Percentages:
+        """Sample standard deviations."""
+        return {key: stdev(result.percentages()[key] for result in self.results) for key in ACCURACIES}
+
+
+def mean_of(results: Iterable[Result]) -> Percentages:
+    """Means of accuracies in percent."""
+    found = [result.percentages() for result in results]
+    return {key: fmean(percentages[key] for percentages in found) for key in ACCURACIES}
+
+
+def repeated(results: list[Result]) -> list[Seeds]:
+    """Every setting that was run with two or more seeds."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(_settings(result, {"seed"}), []).append(result)
+    return [Seeds(tuple(group)) for group in groups.values() if len({r.config["seed"] for r in group}) > 1]
+
+
+def _settings(result: Result, without: set[str]) -> str:
+    """A text that is the same for results with the same settings, apart from those named."""
+    current = RunConfig.from_dict(result.config, result.name).to_dict()  # older results lack newer settings
+    config = {group: value for group, value in current.items() if group not in without}
+    if "epochs" in without:
+        config["trainer"] = {name: value for name, value in config["trainer"].items() if name != "epochs"}
+    learned = None if result.selftraining is None else result.selftraining["settings"]
+    return json.dumps([config, learned], sort_keys=True)
+
+
+@dataclass(frozen=True)
+class SelfTrained:
+    """A student beside the network that was trained on the same labels alone."""
+
+    student: Result
+    images: int
+    """Unlabeled images that the student has learned from."""
+    baseline: Percentages
+    about_baseline: str
+    """What the baseline is, in words."""
+
+    def differences(self) -> Percentages:
+        """What the student has more than its baseline."""
+        found = self.student.percentages()
+        return {key: found[key] - self.baseline[key] for key in ACCURACIES}
+
+
+def selftrained(results: list[Result]) -> list[SelfTrained]:
+    """Every student of self-training that has something to be compared with, by network and number of images."""
+    found = []
+    for student in results:
+        if student.selftraining is None:
+            continue
+        baseline = _teacher(student) if student.selftraining["settings"]["labeled"] else _supervised(student, results)
+        if baseline is not None:
+            found.append(SelfTrained(student, unlabeled(student), *baseline))
+    return sorted(found, key=lambda item: (item.student.config["model"].get("depth", 0), item.images))
+
+
+def with_all_labels(found: list[SelfTrained]) -> list[SelfTrained]:
+    """The students that know all labels, as the paper's."""
+    return [item for item in found if (item.student.selftraining or {})["settings"]["labeled"] is None]
+
+
+def _teacher(student: Result) -> tuple[Percentages, str]:
+    """The teacher, which is trained on the labels that are not hidden."""
+    assert student.selftraining is not None
+    teacher, part = student.selftraining["teacher"], student.selftraining["settings"]["labeled"]
+    shares = dict(zip(ACCURACIES, (teacher["clean"], *teacher["certified"]), strict=True))
+    return {key: 100 * share for key, share in shares.items()}, f"its teacher, on {part:.0%} of the labels"
+
+
+def _supervised(student: Result, results: list[Result]) -> tuple[Percentages, str] | None:
+    """The same network trained without unlabeled images for about as many steps: the mean over its seeds."""
+    alike = _settings_without_images(student)
+    runs = [r for r in results if r.selftraining is None and _settings_without_images(r) == alike]
+    if not runs:
+        return None
+    epochs = min((r.epochs for r in runs), key=lambda n: (abs(n - _equal_epochs(student)), n))
+    chosen = [r for r in runs if r.epochs == epochs]
+    seeds = f", mean of {len(chosen)} seeds" if len(chosen) > 1 else ""
+    return mean_of(chosen), f"supervised, {epochs} epochs{seeds}"
+
+
+def _settings_without_images(result: Result) -> str:
+    config, _ = json.loads(_settings(result, {"seed", "epochs"}))
+    return json.dumps(config, sort_keys=True)
+
+
+def _equal_epochs(student: Result) -> float:
+    """Epochs in which supervised training takes as many steps as the student did."""
+    assert student.selftraining is not None
+    share = student.selftraining["settings"]["unlabeled_share"]
+    if share is not None:
+        return float(student.epochs / (1 - share))
+    labeled: int = student.selftraining["images"]["labelled"]
+    return student.epochs * (labeled + unlabeled(student)) / labeled
+
+
+def paper_gain(student: Result) -> Percentages | None:
+    """What the paper's student of this network has more than the paper's supervised network; None if it has none."""
+    mine = next((row for row in rows() if is_result_of(student, row)), None)
+    if mine is None:
+        return None
+    name, same = mine.table.replace("ssl", "sup"), (mine.dataset, mine.model, mine.conv)
+    other = next(row for row in rows() if row.table == name and (row.dataset, row.model, row.conv) == same)
+    return {key: getattr(mine, key) - getattr(other, key) for key in ACCURACIES}

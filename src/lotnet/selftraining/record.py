@@ -1,0 +1,36 @@
+"""The result of self-training, in the form of the results of other runs."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from lotnet.errors import InputError
+from lotnet.paper.results import Result, collect, command_of
+from lotnet.selftraining import results
+from lotnet.selftraining.plan import FILE, STUDENT, Plan
+
+
+def is_selftraining(folder: Path) -> bool:
+    """Whether the folder is one of self-training, with teacher and student in it."""
+    return (folder / FILE).is_file()
+
+
+def collect_student(folder: Path, name: str) -> Result:
+    """The student's result, with the command that made it and what is known about its teacher and its images."""
+    plan, path = Plan.read(folder), folder / results.FILE
+    if len(plan.seeds) > 1:
+        raise InputError(f"{folder} has several seeds: record each, as {plan.folder(folder, plan.seeds[0])}")
+    if not path.is_file():
+        raise InputError(f"{folder} is not finished: continue it with `lotnet selftrain --resume {folder}`")
+    (found,) = results.read(path).seeds
+    student = collect(folder / STUDENT, name)
+    if student.checksum != found.student.checksum:
+        raise InputError(f"{path} is about another student: delete it, and `lotnet selftrain --resume` writes it again")
+    about = {
+        "settings": asdict(plan.selftraining),
+        "seed": found.seed,
+        "images": found.images.to_dict(),
+        "teacher": asdict(found.teacher),
+        "measured": found.measured.to_dict(),
+    }
+    command = command_of(list(plan.command)) if plan.command else student.command
+    return replace(student, command=command, selftraining=about)
