@@ -110,7 +110,8 @@ def _at_own_radii(
 def groups_of_distant_images(images: Tensor, radius: Tensor, size: int) -> list[tuple[Tensor, float]]:
     """Divide images with a positive, finite radius into groups. Returns the indices and the largest radius of each.
 
-    A group has at most `size` images. Radii in a group differ by a factor of two at most, and its images are more than twice its largest radius apart.
+    A group has at most `size` images, whose radii differ by a factor of two at most. They are more than twice the
+    group's largest radius apart.
     """
     flat = images.flatten(1).double()
     radii = radius.tolist()
