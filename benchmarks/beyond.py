@@ -20,6 +20,7 @@ from lotnet.certification.plain import RADII, in_255ths
 from lotnet.files import atomic_write
 from lotnet.records import read_record, write_record
 from lotnet.runs.directory import Run
+from lotnet.runs.metrics import EpochMetrics
 
 LAST = 5
 """Epochs whose mean is taken."""
@@ -78,11 +79,13 @@ def candidate(item: dict[str, Any], folder: Path) -> Candidate | None:
         commit=session.commit,
         parameters=environment.parameters,
         accuracy={
-            column: round(fmean(record.clean if column == "clean" else record.certified[column] for record in last), 5)
-            for last in [metrics[-LAST:]]
-            for column in COLUMNS
+            column: round(fmean(_accuracy(record, column) for record in metrics[-LAST:]), 5) for column in COLUMNS
         },
     )
+
+
+def _accuracy(record: EpochMetrics, column: str) -> float:
+    return record.clean if column == "clean" else record.certified[column]
 
 
 def page(candidates: Candidates) -> str:

@@ -79,13 +79,13 @@ def with_epochs(item: dict[str, Any], epochs: int) -> dict[str, Any]:
 
 
 def measure(entry: Entry, device: str, seconds: float) -> int | None:
-    """Print one line; the number of epochs that fit, or None if the steps do not fit into memory."""
+    """Print one line; the number of epochs that fit, or None if a step fails, for example for lack of memory."""
     settings = entry.settings
     config = RunConfig.from_recipe(settings.pop("config"), settings)
     try:
         found = cost(config, device)
-    except torch.OutOfMemoryError:
-        print(f"{entry.name:44} does not fit into memory", flush=True)
+    except RuntimeError as error:
+        print(f"{entry.name:44} failed: {str(error).splitlines()[0]}", flush=True)
         return None
     finally:
         gc.collect()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+import torch
 import yaml
 
 import beyond
@@ -18,7 +20,9 @@ def candidate(name: str, clean: float, against: str | None = None) -> beyond.Can
     return beyond.Candidate(name, "more", against, "lotnet train", 3, 120.0, "a GPU", None, 1_500_000, accuracy)
 
 
-def test_epochs_fit_into_the_time(tmp_path: Path) -> None:
+def test_epochs_fit_into_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = step_times.Cost(step=0.01, batch=0.002, validation=0.4, steps=50, parameters=1, peak_bytes=0)
     assert found.epochs(10.5) == 10 and found.epochs(0.1) == 1
     item = {"name": "a", "command": f"{TINY} --trainer.epochs 6"}
@@ -34,6 +38,13 @@ def test_epochs_fit_into_the_time(tmp_path: Path) -> None:
     }
     measured = step_times.measure(entry, "cpu", seconds=1e6)
     assert measured is not None and measured > 100
+
+    def fails(*_: object) -> step_times.Cost:
+        raise torch.OutOfMemoryError("no memory\nmore")
+
+    monkeypatch.setattr(step_times, "cost", fails)
+    assert step_times.measure(entry, "cpu", seconds=1) is None
+    assert "failed: no memory\n" in capsys.readouterr().out
 
 
 def test_finished_runs_are_collected_with_the_means_of_their_last_epochs(tmp_path: Path) -> None:

@@ -328,9 +328,9 @@ def test_auto_attack_gives_each_image_its_own_radius(monkeypatch: pytest.MonkeyP
 
 
 def test_groups_for_auto_attack_have_distant_images_and_similar_radii() -> None:
-    images = torch.rand(5, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    images = torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     images[3] = images[1] + 0.01
-    radius = torch.tensor([0.2, 0.3, 0.0, 0.25, 0.14])
+    radius = torch.tensor([0.2, 0.3, 0.0, 0.25, 0.14, torch.inf])
     groups = [(index.tolist(), largest) for index, largest in groups_of_distant_images(images, radius, 2)]
     assert groups == [([1, 0], pytest.approx(0.3)), ([3, 4], pytest.approx(0.25))]
     radius[4] = 0.12

@@ -101,3 +101,15 @@ def test_it_trains_on_the_digits(tmp_path: Path) -> None:
     settings |= {"model.kind": "lipwidenet", "data.augment": "randaugment", "loss.kind": "emma-annealing"}
     run = train("digits/default", tmp_path / "run", quiet=True, limit=200, **settings, **{"trainer.epochs": 1})
     assert 0 <= run.metrics()[-1].clean <= 1
+
+
+@pytest.mark.gpu
+def test_a_recorded_step_computes_the_same(tmp_path: Path) -> None:
+    settings = {f"model.{name}": value for name, value in SMALL.items()} | {"model.kind": "lipwidenet"}
+    settings |= {"data.augment": "randaugment", "trainer.epochs": 2, "trainer.precision": "ieee"}
+    losses = []
+    for on in (True, False):
+        folder = tmp_path / str(on)
+        run = train("digits/default", folder, device="cuda", quiet=True, **settings, **{"trainer.cuda_graph": on})
+        losses.append([record.loss for record in run.metrics()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-2)

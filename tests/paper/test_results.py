@@ -134,6 +134,13 @@ def test_the_residual_network_has_its_row() -> None:
     assert row is not None and (row.table, row.conv, row.clean) == ("sup-resnet18", "LOT", 68.85)
 
 
+def test_the_wide_network_has_a_title_and_no_row() -> None:
+    result = made_up("wide", RunConfig.from_recipe("cifar10/wide", {"loss.kind": "emma-annealing"}))
+    assert results.paper_row(result) is None
+    title = "wide network, 12 x 128 channels, LOT, EMMA with logit annealing, last-layer normalisation, 200 epochs"
+    assert results.title(result) == title
+
+
 @pytest.mark.parametrize("result", MEASURED, ids=lambda result: result.name)
 def test_the_command_of_a_measured_result_still_gives_its_settings(result: results.Result) -> None:
     """A changed recipe must not change the settings that a row claims."""

@@ -1,5 +1,8 @@
 """AutoAttack in l2, by the package pyautoattack."""
 
+import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -71,16 +74,8 @@ def auto_attack_l2(
     """
     standard = require_auto_attack()
     if isinstance(radius, Tensor) and radius.ndim:
-        found = images.float().clone()
-        for index, largest in groups_of_distant_images(images, radius, batch_size):
-            chosen = images[index]
-            balls = _BallsOfOneSize(model, chosen, (radius[index] / largest).to(images))
-            points = auto_attack_l2(
-                balls, chosen, labels[index], largest, steps=steps, queries=queries, batch_size=batch_size, seed=seed
-            )
-            shares = (radius[index] / largest).to(points).view(-1, 1, 1, 1)
-            found[index] = chosen.float() + shares * (points - chosen.float())
-        return found
+        attack_group = partial(auto_attack_l2, steps=steps, queries=queries, batch_size=batch_size, seed=seed)
+        return _at_own_radii(attack_group, model, images, labels, radius.to(images.device), batch_size)
     single = _Float32Model(model, images.dtype)
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
@@ -98,16 +93,31 @@ def auto_attack_l2(
     return perturbed
 
 
-def groups_of_distant_images(images: Tensor, radius: Tensor, size: int) -> list[tuple[Tensor, float]]:
-    """Divide images with a positive radius into groups of at most `size`; returns (indices, largest radius) of each.
+def _at_own_radii(
+    attack_group: Callable[..., Tensor], model: Model, images: Tensor, labels: Tensor, radius: Tensor, size: int
+) -> Tensor:
+    """Attack each image at its own radius, in groups of at most `size`."""
+    found = images.float().clone()
+    for index, largest in groups_of_distant_images(images, radius, size):
+        chosen, shares = images[index], radius[index] / largest
+        balls = _BallsOfOneSize(model, chosen, shares.to(images))
+        start = chosen.float()
+        moved = attack_group(balls, chosen, labels[index], largest) - start
+        found[index] = start + shares.to(moved).view(-1, 1, 1, 1) * moved
+    return found
 
-    Radii in a group differ by a factor of two at most, and its images are more than twice its largest radius apart.
+
+def groups_of_distant_images(images: Tensor, radius: Tensor, size: int) -> list[tuple[Tensor, float]]:
+    """Divide images with a positive, finite radius into groups. Returns the indices and the largest radius of each.
+
+    A group has at most `size` images, whose radii differ by a factor of two at most. They are more than twice the
+    group's largest radius apart.
     """
     flat = images.flatten(1).double()
     radii = radius.tolist()
     groups: list[tuple[list[int], float]] = []
     for n in sorted(range(len(radii)), key=lambda n: -radii[n]):
-        if not radii[n] > 0:
+        if not 0 < radii[n] < math.inf:
             continue
         for members, largest in groups:
             alike = len(members) < size and 2 * radii[n] >= largest
