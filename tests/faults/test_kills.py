@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from kills import kill_and_continue, operations
+from faulty import operations
+from kills import kill_and_continue
 
 
 @pytest.fixture(scope="module")
