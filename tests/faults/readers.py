@@ -181,10 +181,10 @@ def _tar(mode: str, zeros: int = 0) -> bytes:
     return buffer.getvalue()
 
 
-def picture(kind: str) -> bytes:
-    """A picture of 24 x 20 pixels in one of Pillow's formats."""
+def picture(kind: str, side: int = 20) -> bytes:
+    """A picture of random pixels in one of Pillow's formats."""
     buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 255, (24, 20, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 255, (side + 4, side, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(buffer, kind)
     return buffer.getvalue()
 
