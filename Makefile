@@ -35,6 +35,8 @@ falsify: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/kills.py 100
+	$(BIN)/python tests/faults/disk_and_clock.py
+	$(BIN)/python tests/faults/demo_load.py
 
 fuzz: $(STAMP)
 	$(BIN)/python tests/falsification/hand_made.py 10000

@@ -42,7 +42,8 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.replace(path)
         _flush(path.parent)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that is read-only by now
+            partial.unlink(missing_ok=True)
         raise InputError(f"cannot write {path}: {error.strerror}; make room and try again, nothing was lost") from None
     except BaseException:
         partial.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Invariants of certificates, and the inputs that `certify` refuses."""
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -299,6 +300,8 @@ def test_invalid_class_and_data_names_are_refused(
     frozen.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["settings"] |= change
+    rest = json.dumps({key: value for key, value in config.items() if key != "sha256"}, sort_keys=True)
+    config["sha256"] = hashlib.sha256(rest.encode()).hexdigest()
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="is damaged: write it again"):
         FrozenModel.load(tmp_path)

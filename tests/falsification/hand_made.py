@@ -74,7 +74,8 @@ class Folder:
             digest.update(f"{name}{list(tensor.shape)}".encode())
             digest.update(tensor.to(kept).double().contiguous().numpy().tobytes())
         settings = {"input_shape": self.shape, "checksum": digest.hexdigest()}
-        config = {"format": 2, "precision": self.precision, "settings": settings, "stages": self.stages}
+        config: Description = {"format": 3, "precision": self.precision, "settings": settings, "stages": self.stages}
+        config["sha256"] = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
         (path / "config.json").write_text(json.dumps(config))
         save_file(
             {name: tensor.clone().contiguous() for name, tensor in self.tensors.items()}, path / "model.safetensors"

@@ -52,6 +52,8 @@ class Target:
     name: str
     content: bytes
     read: Callable[[Path], Any]
+    harmful: bool = False
+    """Whether it must be refused, however it is changed."""
 
 
 @contextmanager
@@ -142,6 +144,7 @@ def _data_files(folder: Path) -> Iterator[Target]:
     yield Target("digits.safetensors", (folder / "digits.safetensors").read_bytes(), cache.read)
     for mode in ("w:", "w:gz"):
         yield Target(f"{mode[2:]}.tar", _tar(mode), lambda p: archive.files(p, {"wanted"}))
+    yield Target("large.tar", _tar("w:gz", 40 * 2**20), lambda p: archive.files(p, {"wanted"}), harmful=True)
     for protocol in (0, 2, 4):
         content = pickle.dumps(_ARRAYS, protocol)
         yield Target(f"{protocol}.pickle", content, lambda p: load_arrays(io.BytesIO(p.read_bytes()), p))
@@ -167,27 +170,28 @@ def _data_files(folder: Path) -> Iterator[Target]:
 _ARRAYS = {"data": np.zeros((3, 5), np.uint8), b"labels": [1, 2, 3], "more": (1.5, "x")}
 
 
-def _tar(mode: str) -> bytes:
+def _tar(mode: str, zeros: int = 0) -> bytes:
+    """An archive with a member that is not wanted, and may be very long, and one that is."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as target:  # type: ignore[call-overload]
-        for name in ("other", "wanted"):
+        for name, content in (("other", os.urandom(3000) + bytes(zeros)), ("wanted", os.urandom(3000))):
             info = tarfile.TarInfo(name)
-            info.size = 3000
-            target.addfile(info, io.BytesIO(os.urandom(3000)))
+            info.size = len(content)
+            target.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
 
 
-def picture(kind: str) -> bytes:
-    """A picture of 24 x 20 pixels in one of Pillow's formats."""
+def picture(kind: str, side: int = 20) -> bytes:
+    """A picture of random pixels in one of Pillow's formats."""
     buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 255, (24, 20, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 255, (side + 4, side, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(buffer, kind)
     return buffer.getvalue()
 
 
 def _pictures() -> Iterator[Target]:
     for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "EPS", "PCX"):
-        yield Target(f"{kind}.png", picture(kind), lambda p: decode(p, (3, 8, 8)))
+        yield Target(f"{kind}.png", picture(kind), lambda p: decode(p, (3, 8, 8)), harmful=kind in ("EPS", "PCX"))
     yield Target("one.png", picture("PNG"), lambda p: read_picture(p, (1, 8, 8), "it"))
 
 

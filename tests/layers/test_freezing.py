@@ -450,11 +450,26 @@ def test_one_changed_setting_of_a_stage_is_noticed(stored: Path, tmp_path: Path)
         FrozenModel.load(folder)
 
 
+@pytest.mark.parametrize("change", [{"classes": ["b", "a"]}, {"data": "other"}])
+def test_changed_class_and_data_names_are_noticed(tmp_path: Path, change: dict[str, object]) -> None:
+    model = freeze(nn.Sequential(nn.Flatten(), OrthogonalLinear(4, 2)), (1, 2, 2))
+    model.settings |= {"classes": ["a", "b"], "data": "one"}
+    model.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["settings"] |= change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="is not the one that was frozen"):
+        FrozenModel.load(tmp_path)
+    del config["sha256"]  # format 2, which had no digest of the names, still opens
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format": 2}))
+    assert FrozenModel.load(tmp_path).settings.items() >= change.items()
+
+
 def test_another_format_and_a_missing_folder_are_refused(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": 1}))
-    with pytest.raises(InputError, match=f"has format 1, this lotnet reads {FORMAT}"):
+    with pytest.raises(InputError, match=f"has format 1, this lotnet reads 2 and {FORMAT}"):
         FrozenModel.load(folder)
     for place in (tmp_path / "nothing", folder / "config.json"):
         with pytest.raises(InputError, match=r"holds no frozen model: `lotnet certify RUN` writes one"):

@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a path that is too long, or a folder that may not be entered
-        name = "" if error.filename is None else f" ({printable(str(error.filename))})"
+        name = "" if error.filename is None else f" ({printable(os.fsdecode(error.filename))})"
         print(f"lotnet: {error.strerror or error}{name}: choose another path, or make this one usable", file=sys.stderr)
         return 2
 

@@ -35,7 +35,9 @@ from lotnet.frozen.pointwise import (
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.records import Between, parse_json
 
-FORMAT = 2
+FORMAT = 3
+_FORMATS = (2, FORMAT)
+"""Format 2 has no digest of config.json, so a changed class name was not noticed."""
 _DEEPEST = 32  # levels of modules within modules; a residual network has three
 
 FROZEN: dict[str, type[FrozenModule]] = {
@@ -72,7 +74,7 @@ _KIND = {form: name for name, form in FROZEN.items()}
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Settings of a model. The checksum covers its stages; classes and data are names only."""
+    """Settings of a model. The checksum covers its stages, and the digest of `config.json` these settings too."""
 
     input_shape: tuple[Annotated[int, Between(1, 2**20)], ...]
     checksum: str = ""
@@ -132,7 +134,8 @@ class FrozenModel(FrozenSequential):
             "settings": self.settings,
             "stages": [_describe(stage) for stage in self],
         }
-        atomic_write(folder / "config.json", json.dumps(config, indent=1).encode())
+        content = json.dumps(config | {"sha256": _digest(config)}, indent=1)
+        atomic_write(folder / "config.json", content.encode())
 
     @staticmethod
     def load(folder: str | Path) -> "FrozenModel":
@@ -148,13 +151,15 @@ class FrozenModel(FrozenSequential):
             raise _damaged(folder) from None
         if not isinstance(config, dict):
             raise _damaged(folder)
-        if config.get("format") != FORMAT:
-            raise InputError(f"{folder} has format {config.get('format')}, this lotnet reads {FORMAT}: freeze it again")
+        if config.get("format") not in _FORMATS:
+            known = " and ".join(map(str, _FORMATS))
+            raise InputError(f"{folder} has format {config.get('format')}, this lotnet reads {known}: freeze it again")
         try:
             dtype = {"float32": torch.float32, "float64": torch.float64}[config["precision"]]
             stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
             model = FrozenModel(dtype, config["settings"], {}, *stages)
-            intact = len(model.input_shape) == 3 and model.is_intact()
+            whole = config["format"] == 2 or config.get("sha256") == _digest(config)
+            intact = whole and len(model.input_shape) == 3 and model.is_intact()
             named = intact and len(model.spec.classes) in (0, *model.output_shape(model.input_shape)[:1])
         except InputError as error:
             raise _damaged(folder, f" ({error})") from None
@@ -179,6 +184,12 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
         raise InputError(f"the stages do not fit together on inputs of shape {tuple(input_shape)}: freeze them for it")
     model.settings["checksum"] = model.checksum()
     return model
+
+
+def _digest(config: dict[str, Any]) -> str:
+    """SHA-256 of the content of config.json beside the digest itself: stages, input shape, class names and data set."""
+    rest = {key: value for key, value in config.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _damaged(folder: Path, reason: str = "") -> InputError:

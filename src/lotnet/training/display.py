@@ -6,7 +6,7 @@ Invariant: without a terminal, no `SILENCE` passes without a line, however long 
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from lotnet.certification.plain import in_255ths
 from lotnet.progress import duration
 from lotnet.runs.metrics import EpochMetrics
+from lotnet.training.curves import Curves
 
 SILENCE = 25.0
 """Seconds after which a line is printed if nothing else was."""
@@ -46,7 +47,7 @@ class Display:
         # If Triton has no compiled kernels for this GPU yet, it compiles them, which takes most of a minute.
         text = "first steps; kernels may be compiled" if fabric.device.type != "cpu" else ""
         self._task = self._bar.add_task(name, total=epochs * steps, completed=self._begin, text=text)
-        self._curves = _tensorboard(folder / "tensorboard", self._begin, console) if self._speak else None
+        self._curves = Curves(folder / "tensorboard", self._begin, console) if self._speak else None
         self._status = f"{name}: {text or 'first step'}"
         self._last_line = self._start
         self._ended = threading.Event()
@@ -85,11 +86,9 @@ class Display:
                 f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s"
             )
         if self._curves:
-            self._curves.add_scalar("train/loss", record.loss, done)
-            self._curves.add_scalar("train/lr", record.lr, done)
-            self._curves.add_scalar("validation/clean", record.clean, done)
-            for name, value in record.certified.items():
-                self._curves.add_scalar(f"validation/certified at {name}", value, done)
+            certified_at = {f"validation/certified at {name}": value for name, value in record.certified.items()}
+            values = {"train/loss": record.loss, "train/lr": record.lr, "validation/clean": record.clean}
+            self._curves.add(values | certified_at, done)
 
     def _print(self, line: str) -> None:
         self._last_line = time.perf_counter()
@@ -100,14 +99,3 @@ class Display:
         while not self._ended.wait(max(0.0, self._last_line + SILENCE - time.perf_counter())):
             if time.perf_counter() - self._last_line >= SILENCE:
                 self._print(self._status)
-
-
-def _tensorboard(folder: Path, done: int, console: Console) -> Any:
-    """Make a writer; None without the extra `track`. Points after step `done`, from a killed session, are dropped."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        text = "metrics.jsonl has the curves; to see them in TensorBoard: `pip install lotnet[track]`"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-        return None
-    return SummaryWriter(str(folder), purge_step=done + 1)
