@@ -16,7 +16,7 @@ _HEADINGS = " | ".join(ACCURACIES.values())
 _RULE = "|---" * len(ACCURACIES) + "|"
 _OTHER_IMAGES = "The paper's 500,000 unlabeled images are not to be had; ours are those of the table on self-training."
 NOTES = {
-    "pgd-linf-8-255": "The paper does not define its attack; its figures are not comparable with ours (see the findings).",
+    "pgd-linf-8-255": "The paper does not define its attack, so the figures are not comparable (see the findings).",
     "ssl-crhh": _OTHER_IMAGES,
     "ssl": _OTHER_IMAGES,
 }
