@@ -1,5 +1,6 @@
 """Near-duplicates of test images are found exactly, also mirrored ones."""
 
+import pytest
 import torch
 
 from lotnet.data import near_duplicates
@@ -17,6 +18,13 @@ def test_copies_changed_a_little_or_mirrored_are_found_and_others_are_not() -> N
     images[8] = test[11].flip(2)
     images[9] = test[11].flip(1)  # upside down is another image
     assert near_duplicates(images, test, CPU).nonzero().flatten().tolist() == [3, 8]
+
+
+@pytest.mark.gpu
+def test_a_gpu_finds_the_same() -> None:
+    test = pictures(20, 0)
+    images = (test.repeat(3, 1, 1, 1).int() + torch.randint(-40, 41, (60, 3, 8, 8))).clamp(0, 255).to(torch.uint8)
+    assert torch.equal(near_duplicates(images, test, torch.device("cuda")), near_duplicates(images, test, CPU))
 
 
 def test_the_limit_is_exact() -> None:

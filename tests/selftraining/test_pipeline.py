@@ -15,11 +15,14 @@ from safetensors.torch import load_file
 from lotnet import train
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
+from lotnet.paper.results import Result
+from lotnet.records import read_record, write_record
 from lotnet.runs.checkpoint import read
 from lotnet.runs.directory import Run
 from lotnet.selftraining import results
 from lotnet.selftraining.pipeline import Pipeline, create
 from lotnet.selftraining.plan import Plan, SelfTrainingConfig
+from lotnet.selftraining.record import collect_student
 from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
 from lotnet.selftraining.theorems import Measured, Share, Statement
 
@@ -178,6 +181,25 @@ def test_a_directory_that_exists_is_not_touched(root: Path, tmp_path: Path) -> N
         create(tmp_path, PLAN)
     with pytest.raises(InputError, match="holds no self-training"):
         Plan.read(tmp_path)
+
+
+def test_a_student_is_recorded_with_its_teacher_and_its_images(root: Path, tmp_path: Path) -> None:
+    result = collect_student(root / "seed-0", "name")
+    stored = results.read(root / "seed-0" / "selftraining.json").seeds[0]
+    assert result.checksum == stored.student.checksum and result.config["trainer"]["epochs"] == 2
+    about = result.selftraining
+    assert about is not None and about["teacher"]["checksum"] == stored.teacher.checksum
+    assert about["settings"]["labeled"] == 0.25 and about["images"]["unlabelled"] == 151
+    write_record(tmp_path / "a.json", result)
+    again = read_record(Result, tmp_path / "a.json", "")
+    assert again.percentages() == result.percentages() and again.selftraining == json.loads(json.dumps(about))
+    with pytest.raises(InputError, match=r"has several seeds: record each, as .*seed-0"):
+        collect_student(root, "name")
+    path = tmp_path / "unfinished"
+    shutil.copytree(root / "seed-0", path)
+    (path / "selftraining.json").unlink()
+    with pytest.raises(InputError, match="is not finished: continue it with `lotnet selftrain --resume"):
+        collect_student(path, "name")
 
 
 def accuracy(clean: float) -> CertifiedAccuracy:

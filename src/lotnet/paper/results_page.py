@@ -14,6 +14,13 @@ from lotnet.paper.tables import ACCURACIES, EPOCHS, TITLES, Row, rows
 COLUMNS = ACCURACIES | {"pgd_linf": "PGD, l-infinity 8/255"}
 _HEADINGS = " | ".join(ACCURACIES.values())
 _RULE = "|---" * len(ACCURACIES) + "|"
+_OTHER_IMAGES = "The paper's 500,000 unlabeled images are not to be had; ours are those of the table on self-training."
+NOTES = {
+    "pgd-linf-8-255": "The paper does not define its attack, so the figures are not comparable (see the findings).",
+    "ssl-crhh": _OTHER_IMAGES,
+    "ssl": _OTHER_IMAGES,
+}
+"""What a reader of one of the paper's tables has to know."""
 SELF_TRAINING_FIGURE = "self-training.png"
 
 
@@ -70,6 +77,7 @@ def _paper_tables(results: list[Result], figures: Collection[str]) -> list[str]:
             if any(key in result.percentages() and _has(row, key) for row, result in found.items())
         ]
         lines += ["", f"### {TITLES[table]}", ""]
+        lines += [NOTES[table], ""] if table in NOTES else []
         if figure_of(table) in figures:
             lines += [f"![Our accuracy beside the paper's, one group for each network]({figure_of(table)})", ""]
         lines += [f"| data | network | layer | our epochs | {' | '.join(COLUMNS[key] for key in shown)} |"]
