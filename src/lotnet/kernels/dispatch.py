@@ -20,6 +20,16 @@ def products_are_cheap(x: Tensor) -> bool:
     return x.is_cuda
 
 
+def can_be_recorded(x: Tensor) -> bool:
+    """Whether work on `x` can be recorded as a CUDA graph."""
+    return x.is_cuda
+
+
+def recording(x: Tensor) -> bool:
+    """Whether work on `x` is being recorded as a CUDA graph just now, so that no value can be read."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
 def permutes_in_one_pass(x: Tensor) -> bool:
     """Whether one permuted copy of `x` is fast. A CPU takes half the time in two copies that each move whole rows."""
     return x.is_cuda
