@@ -20,25 +20,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from lotnet.kernels import dispatch
 from lotnet.operators import Operator
 from lotnet.orthogonalize.grouping import Wanted, joint_operators, with_settings
 from lotnet.orthogonalize.schedules import is_lot
 from lotnet.parametrizations import Geometry
 from lotnet.parametrizations.lot import joined, polar_factors, split
 
-# Operations that a device does while it sends and receives one byte. An H200 does 3e14 a second in half precision, and
-# NVLink moves 2e11 bytes. A CPU core does 2e10, and processes of one machine exchange 1e9 bytes.
-OPERATIONS_PER_BYTE = {"cuda": 1500.0, "cpu": 20.0}
 
-
-def pays(geometry: Geometry, device: str) -> bool:
+def pays(geometry: Geometry, weight: Tensor) -> bool:
     """Whether one process should compute a layer for all: a fixed rule, so that a resumed run shares the same layers.
 
     Both the arithmetic that sharing saves and the bytes it sends are proportional to (N - 1) / N, so that the number of
     processes N does not matter. On GPUs, square layers are shared from 140 channels on, on CPUs from 2.
     """
     bytes_sent = 2 * 4 * _numbers(geometry)
-    return _operations(geometry) > OPERATIONS_PER_BYTE[device] * bytes_sent
+    return _operations(geometry) > dispatch.operations_per_byte(weight) * bytes_sent
 
 
 class SharedFactors:
@@ -54,7 +51,7 @@ class SharedFactors:
         self._layers = [
             (layer, geometry)
             for layer, geometry in layers
-            if is_lot(layer) and layer.weight.requires_grad and pays(geometry, layer.weight.device.type)
+            if is_lot(layer) and layer.weight.requires_grad and pays(geometry, layer.weight)
         ]
         owners = assign_owners([_operations(g) for _, g in self._layers], processes)
         self._owned = [[n for n, owner in enumerate(owners) if owner == rank] for rank in range(processes)]

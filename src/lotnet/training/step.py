@@ -48,7 +48,7 @@ class TrainingStep:
         self._shared = SharedFactors(list(traced.items())) if parallel else None
         # The means of Centering go over all processes, inside of the forward pass: that cannot be recorded.
         alone = not (parallel and any(isinstance(module, Centering) for module in model.modules()))
-        record = config.trainer.cuda_graph and fabric.device.type == "cuda" and alone
+        record = config.trainer.cuda_graph and alone
         self._recorded = CapturedGradients(self.gradients, model, measure_every=None) if record else None
 
     @property
