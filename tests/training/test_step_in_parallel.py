@@ -26,7 +26,7 @@ STEPS = 20
 IMAGES = ImageSpec(3, 16, 16, 10, (0.5, 0.5, 0.5), 0.25)
 DEVICES = (pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu))
 # TF32 products have 11 bits: a different order of summation turns some of them, and training makes them grow.
-TOLERANCES = {"double": 1e-9, "tf32": 2e-2}
+TOLERANCES = {"double": 1e-9, "tf32": 5e-2}
 
 
 def config(precision: str) -> RunConfig:
@@ -49,12 +49,14 @@ def make_step(precision: str, device: str) -> TrainingStep:
     return TrainingStep(settings, settings.model.build(IMAGES), batch(0, device, dtype)[0][:1], fabric)
 
 
-def trained(precision: str, device: str, rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
+def trained(
+    precision: str, device: str, rank: int = 0, processes: int = 1, measure_again: bool = True
+) -> dict[str, Tensor]:
     step = make_step(precision, device)
     step.begin_epoch(resumed=False)
     dtype = next(step.model.parameters()).dtype
     for n in range(STEPS):
-        if n == STEPS // 2:
+        if measure_again and n == STEPS // 2:
             step.begin_epoch(resumed=False)
         images, labels = batch(n, device, dtype)
         step(images[rank::processes], labels[rank::processes], n / STEPS)
@@ -93,7 +95,7 @@ def test_processes_equal_one(device: str, backend: str, processes: int, tmp_path
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_own_loop_takes_the_same_steps(device: str, precision: str) -> None:
-    expected = trained(precision, device)
+    expected = trained(precision, device, measure_again=False)  # an own loop does so after 500 steps
     step = make_step(precision, device)  # for its model
     model, settings = step.model.train(), config(precision)
     lipschitz = pixel_lipschitz(model)

@@ -19,9 +19,12 @@ class FlatGradients:
         self._flat: Tensor | None = None
 
     def collect(self) -> None:
-        found = [parameter for parameter in self._parameters if parameter.grad is not None]
-        self._flat = torch.cat([p.grad.reshape(-1) for p in found if p.grad is not None])
-        for parameter, view in zip(found, self._flat.split([p.numel() for p in found]), strict=True):
+        found = [(parameter, parameter.grad) for parameter in self._parameters if parameter.grad is not None]
+        sizes = [grad.numel() for _, grad in found]
+        if self._flat is None or len(self._flat) != sum(sizes):
+            self._flat = torch.empty(sum(sizes), dtype=found[0][1].dtype, device=found[0][1].device)
+        torch.cat([grad.reshape(-1) for _, grad in found], out=self._flat)
+        for (parameter, _), view in zip(found, self._flat.split(sizes), strict=True):
             parameter.grad = view.view_as(parameter)
 
     def sum_up(self) -> None:
