@@ -53,7 +53,7 @@ def load_cached(folder: Path) -> FrozenModel:
 def _prove(copy: Path, model: FrozenModel) -> Mapping[str, float]:
     proofs = model.astype(torch.float64).proofs()
     content = {"checksum": model.settings["checksum"], "bounds": {name: b.hex() for name, b in proofs.items()}}
-    with suppress(OSError):
+    with suppress(InputError, OSError):
         atomic_write(copy / PROOFS, json.dumps({**content, "digest": _digest(content)}).encode())
     return proofs
 
