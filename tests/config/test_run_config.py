@@ -87,7 +87,7 @@ FINGERPRINTS = {
             "fe784c4f87a67d79",  # what the recipe folder/default was
         ),
         ({"model": {"options": {"condition": 10, "tolerance": 1e-4}}, "limit": 7, "seed": 3}, "ff4ff50aa015bdaf"),
-        ({"trainer": {"share_polar": True, "devices": 2, "ema": 0.999}}, "0879501d761ded00"),
+        ({"trainer": {"devices": 2, "ema": 0.999}}, "c2b8277db44b7904"),
         (
             {
                 "data": {"name": "tiny-imagenet"},
