@@ -7,13 +7,16 @@ the row says otherwise. LOT's step includes the orthogonalisation, with as many 
 initial ones, with noise added to identity kernels; `ill-conditioned` ones are as badly conditioned as trained ones.
 `literal` is the paper's algorithm as printed. Memory is the peak of an eager step above weights and batch.
 
-The tables are measured in the order of `TABLES`. No row is begun after `--seconds`.
+The tables are measured in the order of `TABLES`. No row is begun after `--seconds`. Triton compiles each kernel when it is
+first used, for minutes in all: `--compile` does that for all networks side by side, and measures nothing.
 """
 
 import argparse
 import json
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,12 +62,13 @@ def lipconvnet(depth: int, channels: int = 32, side: int = 32) -> Network:
 
 
 FLAT = Network("12 layers of 256 channels at 16 x 16", flat_network)
+WIDE = (lipconvnet(5), lipconvnet(20), lipconvnet(5, 64), lipconvnet(5, 128), FLAT, lipconvnet(40))
 KINDS = ("plain", "lot", "lot, ill-conditioned")
 
 
 def wide(repeats: int) -> Iterator[Row]:
     """LOT against plain convolutions."""
-    for net in (lipconvnet(5), lipconvnet(20), lipconvnet(5, 64), lipconvnet(5, 128), FLAT, lipconvnet(40)):
+    for net in WIDE:
         for kind in KINDS:
             yield {"network": net.name, "kind": kind, **step(net, kind, repeats)}
 
@@ -248,7 +252,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=360, help="begin no row after this time; default: 360")
     parser.add_argument("--commit", default="", help="commit of the code, to store in the output")
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--compile", action="store_true", help="compile the kernels, side by side, and measure nothing")
+    parser.add_argument("--compile-one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.compile:
+        command = [sys.executable, __file__, "--compile-one"]
+        for process in [subprocess.Popen([*command, str(n)]) for n in range(len(WIDE))]:
+            process.wait()
+        return
+    if options.compile_one is not None:
+        for kind in KINDS[1:]:
+            step(WIDE[options.compile_one], kind, repeats=1)
+        return
     started = time.perf_counter()
     about = {
         "gpu": torch.cuda.get_device_name(),
