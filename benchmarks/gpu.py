@@ -7,8 +7,8 @@ the row says otherwise. LOT's step includes the orthogonalisation, with as many 
 initial ones, with noise added to identity kernels; `ill-conditioned` ones are as badly conditioned as trained ones.
 `literal` is the paper's algorithm as printed. Memory is the peak of an eager step above weights and batch.
 
-The tables are measured in the order of `TABLES`. No row is begun after `--seconds`. Triton compiles each kernel when it is
-first used, for minutes in all: `--compile` does that for all networks side by side, and measures nothing.
+The tables are measured in the order of `TABLES`. No row is begun after `--seconds`. Triton compiles each kernel when it
+is first used, for minutes in all: `--compile` does that for all networks side by side, and measures nothing.
 """
 
 import argparse
