@@ -34,7 +34,7 @@ def pays(geometry: Geometry, weight: Tensor) -> bool:
     Both the arithmetic that sharing saves and the bytes it sends are proportional to (N - 1) / N, so that the number of
     processes N does not matter. On GPUs, square layers are shared from 140 channels on, on CPUs from 2.
     """
-    bytes_sent = 2 * 4 * _numbers(geometry)
+    bytes_sent = 2 * 4 * numbers(geometry)  # to the others, and as gradients back
     return _operations(geometry) > dispatch.operations_per_byte(weight) * bytes_sent
 
 
@@ -151,7 +151,7 @@ def _operations(geometry: Geometry) -> float:
     return 2 * points * m * m * (9.5 * n + 12 * m)
 
 
-def _numbers(geometry: Geometry) -> int:
+def numbers(geometry: Geometry) -> int:
     """Numbers in the distinct matrices of a layer."""
     points = 1 if geometry.kernel_size == 1 else geometry.grid.rows * geometry.grid.columns
     return points * geometry.out_channels * geometry.in_channels
