@@ -82,7 +82,7 @@ def test_the_form_keeps_the_contract_of_operators(check) -> None:
 
 
 def test_the_form_is_shared_over_two_processes() -> None:
-    contract.check_shared(Reflected())
+    contract.check_orthogonalized(Reflected())
 
 
 def parametrization_contract(monkeypatch: pytest.MonkeyPatch) -> ModuleType:

@@ -96,4 +96,4 @@ def test_norm_matrices_bound_the_norm(name: str) -> None:
 
 @pytest.mark.parametrize("name", PARAMETRIZATIONS)
 def test_shared_over_two_processes(name: str) -> None:
-    contract.check_shared(PARAMETRIZATIONS[name]())
+    contract.check_orthogonalized(PARAMETRIZATIONS[name]())
