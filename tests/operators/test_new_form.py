@@ -81,7 +81,7 @@ def test_the_form_keeps_the_contract_of_operators(check) -> None:
     check(reflection(), SHAPE)
 
 
-def test_the_form_is_shared_over_two_processes() -> None:
+def test_gradients_in_a_block_of_orthogonalized() -> None:
     contract.check_orthogonalized(Reflected())
 
 
