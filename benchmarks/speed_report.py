@@ -40,6 +40,9 @@ def main(path: Path) -> None:
     for table, write in TABLES.items():
         if measured.get(table):
             lines += [*write(measured[table]), ""]
+    profile = path.with_name("speed_profile.txt")
+    if profile.is_file():
+        lines += [*where_the_time_goes(profile.read_text()), ""]
     missing = [table for table in TABLES if not measured.get(table)]
     if missing:
         lines += [f"Not measured in this run: {', '.join(missing)}.", ""]
@@ -132,6 +135,20 @@ def growth(rows: Rows) -> Iterator[str]:
             plain, lot = kinds["plain"]["graph_ms"], kinds["lot"]["graph_ms"]
             memory = kinds["lot"]["memory_gib"]
             yield f"| {name} | {batch} | {plain:.1f} | {lot:.1f} | {lot / plain:.2f} | {memory:.1f} |"
+
+
+def where_the_time_goes(profile: str) -> Iterator[str]:
+    yield from (
+        "## Where the time goes with 128 channels",
+        "",
+        "The batches of polar factors, each alone as a CUDA graph, and the kernels of one eager step:",
+        "",
+        "    python benchmarks/profile_step.py > results/speed_profile.txt",
+        "",
+        "```text",
+        profile.strip(),
+        "```",
+    )
 
 
 def evaluation(rows: Rows) -> Iterator[str]:
