@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from lotnet import data, pretrained
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
+from lotnet.layers.trace import trace_geometries
 from lotnet.linalg import polar, sylvester
 from lotnet.losses import OffsetCrossEntropy
-from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.parametrizations.lot import matrices
 from lotnet.pretrained import packed
 
@@ -67,7 +67,7 @@ def main() -> None:
 @torch.no_grad()
 def conditions(network: nn.Sequential, image: Tensor) -> Iterator[tuple[str, str, str, str]]:
     """For each kernel: its shape, its image size, and the median and largest condition number over frequencies."""
-    for layer, geometry in GroupedOrthogonalization(network, image).layers:
+    for layer, geometry in trace_geometries(network, image).items():
         values = [torch.linalg.svdvals(v) for v in matrices(layer.weight.double(), geometry)]
         ratios = torch.cat([(s[:, 0] / s[:, -1]) for s in values])
         shape = " x ".join(map(str, layer.weight.shape))

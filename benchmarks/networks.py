@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from literal_lot import LiteralLOT
-from lotnet.layers import OrthogonalConv2d, OrthogonalLinear
+from lotnet.layers import GlobalAveragePool, Householder, Normalize, OrthogonalConv2d, OrthogonalLinear
 from lotnet.models import ImageSpec, LipConvnet
 
 
@@ -29,7 +29,21 @@ def network(kind: str, depth: int, channels: int = 32, side: int = 32) -> nn.Seq
     """`kind` is plain, literal or a parametrization's name; all with Householder activations."""
     images = ImageSpec(3, side, side, 10, (0.5, 0.5, 0.5), 0.25)
     name = "lot" if kind in ("plain", "literal") else kind
-    model = LipConvnet(depth=depth, channels=channels, activation="hh1", parametrization=name).build(images)
+    return _with_layers(
+        kind, LipConvnet(depth=depth, channels=channels, activation="hh1", parametrization=name).build(images)
+    )
+
+
+def flat_network(kind: str, channels: int = 256, layers: int = 12) -> nn.Sequential:
+    """A convolution of stride 2, then equal convolutions on 16 x 16 pixels, and the mean of the pixels."""
+    body: list[nn.Module] = [Normalize((0.5, 0.5, 0.5), 0.25)]
+    for n in range(layers + 1):
+        convolution = OrthogonalConv2d(channels if n else 3, channels, 3, stride=1 if n else 2)
+        body.append(nn.Sequential(convolution, Householder(channels)))
+    return _with_layers(kind, nn.Sequential(*body, GlobalAveragePool(), nn.Flatten(), OrthogonalLinear(channels, 10)))
+
+
+def _with_layers(kind: str, model: nn.Sequential) -> nn.Sequential:
     if kind == "plain":
         _replace(model, PlainConv2d)
         head = model[-1]

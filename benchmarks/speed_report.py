@@ -5,110 +5,192 @@ python benchmarks/speed_report.py results/speed.json
 
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+Rows = list[dict[str, Any]]
+GOALS = {
+    "LipConvnet-5, 32 channels": (2.4, 2.8),
+    "LipConvnet-20, 32 channels": (1.7, 2.0),
+    "LipConvnet-5, 64 channels": (3.2, None),
+    "LipConvnet-5, 128 channels": (5.5, None),
+    "12 layers of 256 channels at 16 x 16": (2.5, None),
+}
+"""The ratios that were to be reached, at the start of training and with ill-conditioned kernels."""
+
 
 def main(path: Path) -> None:
     measured = json.loads(path.read_text())
     about = measured["about"]
-    training = {(row["kind"], row["depth"], row["tf32"]): row for row in measured["train"]}
-    evaluation = {(row["kind"], row["depth"]): row for row in measured["evaluation"]}
-    ill_conditioned = ";\nthe kernels of `lot, ill-conditioned` are as badly conditioned as trained ones."
     lines = [
         "# Speed on one GPU",
         "",
-        f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, commit {about['commit']}; "
-        f"batch {about['batch']}, CIFAR-sized images, 32 channels, medians of one run:",
+        f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, commit {about['commit']}; images of 32 x 32",
+        "pixels in batches of 256, TF32 (TensorFloat-32), CUDA graphs, medians of one run, unless a row says more:",
         "",
         "    python benchmarks/gpu.py --out results/speed.json && python benchmarks/speed_report.py results/speed.json",
         "",
-        "## Training step (loss and gradients), milliseconds",
-        "",
-        "Ratios are of CUDA graphs at the same precision; Cayley's library solver cannot be recorded as one. TF32",
-        "means 11 significant bits in products: LOT's polar factors use float16 there, which has as many, with sums in",
-        "float32. Kernels are those at the start of training"
-        + (ill_conditioned if any(k == "lot, ill-conditioned" for k, *_ in training) else "."),
-        "",
-        "| network | layer | precision | eager | graph | times plain | times faster than literal | peak GiB |",
-        "|---|---|---|---|---|---|---|---|",
     ]
-    for (kind, depth, tf32), row in training.items():
-        plain, literal = (training.get((other, depth, tf32)) for other in ("plain", "literal"))
-        graph = row.get("graph_ms")
-        cells = [
-            f"LipConvnet-{depth}",
-            kind,
-            "TF32" if tf32 else "float32",
-            f"{row['eager_ms']:.1f}",
-            f"{graph:.2f}" if graph else "",
-            f"{graph / plain['graph_ms']:.2f}" if graph and plain else "",
-            f"{literal['graph_ms'] / graph:.2f}" if graph and literal else "",
-            f"{row['memory_gib']:.2f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += [
-        "",
-        "## Evaluation of the frozen network, float32 (IEEE), milliseconds",
-        "",
-        "| network | layer | eager | graph | times plain |",
-        "|---|---|---|---|---|",
-    ]
-    for (kind, depth), row in evaluation.items():
-        ratio = row["graph_ms"] / evaluation["plain", depth]["graph_ms"]
-        name = "soc, 12 terms" if kind == "soc" else kind
-        lines.append(f"| LipConvnet-{depth} | {name} | {row['eager_ms']:.2f} | {row['graph_ms']:.2f} | {ratio:.2f} |")
-    lines += [
-        "",
-        "## How a training step grows (TF32, graph), milliseconds",
-        "",
-        "| depth | channels | batch | side | plain | LOT | LOT's peak GiB |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    sizes = {(r["depth"], r["channels"], r["batch"], r["side"]): {} for r in measured["growth"]}
-    for row in measured["growth"]:
-        sizes[row["depth"], row["channels"], row["batch"], row["side"]][row["kind"]] = row
-    for size, by_kind in sizes.items():
-        plain = f"{by_kind['plain']['graph_ms']:.1f}" if "plain" in by_kind else ""
-        lot = by_kind["lot"]
-        lines.append(f"| {' | '.join(map(str, size))} | {plain} | {lot['graph_ms']:.1f} | {lot['memory_gib']:.1f} |")
-    lines += ["", "![Training step and evaluation](speed.png)", ""]
+    for table, write in TABLES.items():
+        if measured.get(table):
+            lines += [*write(measured[table]), ""]
+    profile = path.with_name("speed_profile.txt")
+    if profile.is_file():
+        lines += [*where_the_time_goes(profile.read_text()), ""]
+    missing = [table for table in TABLES if not measured.get(table)]
+    if missing:
+        lines += [f"Not measured in this run: {', '.join(missing)}.", ""]
+    lines += ["![Training step against plain convolutions](speed.png)", ""]
     path.with_suffix(".md").write_text("\n".join(lines))
-    _plot(training, evaluation, path.with_suffix(".png"), about["gpu"])
+    plot(measured["wide"], path.with_suffix(".png"), about["gpu"])
 
 
-def _plot(training: dict, evaluation: dict, path: Path, gpu: str) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
-    kinds = ("plain", "lot", "soc", "bcop", "literal")
-    for axis, depths, value, title in (
-        (
-            left,
-            (5, 20),
-            lambda kind, depth: training.get((kind, depth, True), {}).get("graph_ms"),
-            "training step, TF32",
-        ),
-        (
-            right,
-            (5, 20, 40),
-            lambda kind, depth: evaluation.get((kind, depth), {}).get("graph_ms"),
-            "evaluation, float32",
-        ),
-    ):
-        shown = [kind for kind in kinds if value(kind, depths[0])]
-        for n, kind in enumerate(shown):
-            positions = [d + (n - len(shown) / 2) / (len(shown) + 1) for d in range(len(depths))]
-            heights = [value(kind, depth) for depth in depths]
-            bars = axis.bar(positions, heights, width=0.9 / (len(shown) + 1), label=kind)
-            axis.bar_label(bars, fmt="%.3g", fontsize=7)
-        axis.set_xticks(range(len(depths)), [f"LipConvnet-{depth}" for depth in depths])
-        axis.set_yscale("log")
-        axis.set_ylabel("milliseconds, batch 256")
-        axis.set_title(f"{title} ({gpu})", fontsize=10)
-        axis.legend(fontsize=8)
+def wide(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## LOT against plain convolutions",
+        "",
+        "A training step is loss and gradients of one batch. `Ill-conditioned` kernels are like those of a trained",
+        "LipConvnet-20. P and K are the most polynomials and steps of the gradient of any layer. TFLOP are the",
+        "operations of all polar factors and their gradients, TFLOP/s that number over the step less the plain step.",
+        "",
+        "| network | kernels | ms | times plain | to reach | P, K | TFLOP | TFLOP/s | peak GiB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    )
+    plain = {row["network"]: row for row in rows if row["kind"] == "plain"}
+    for row in rows:
+        base = plain[row["network"]]["graph_ms"]
+        if row["kind"] == "plain":
+            yield f"| {row['network']} | plain | {base:.2f} | 1.00 | | | | | {row['memory_gib']:.2f} |"
+            continue
+        ill = "ill-conditioned" in row["kind"]
+        goal = GOALS.get(row["network"], (None, None))[ill]
+        rate = row["polar_tflop"] / (row["graph_ms"] - base) * 1e3
+        yield (
+            f"| {row['network']} | LOT, {'ill-conditioned' if ill else 'at the start'} | {row['graph_ms']:.2f} | "
+            f"{row['graph_ms'] / base:.2f} | {goal or ''} | {row['polynomials']}, {row['gradient_steps']} | "
+            f"{row['polar_tflop']:.2f} | {rate:.0f} | {row['memory_gib']:.2f} |"
+        )
+
+
+def own(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## A loop of your own",
+        "",
+        "A whole step with its optimizer: `lotnet train`, and a loop with `orthogonalized` and `CapturedGradients`.",
+        "",
+        "| network | `lotnet train`, ms | own loop, ms | ratio (to reach: 1.05) |",
+        "|---|---|---|---|",
+    )
+    for name, by_loop in _by(rows, "network", "loop"):
+        ours, theirs = by_loop["lotnet train"]["ms"], by_loop["own loop"]["ms"]
+        yield f"| {name} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |"
+
+
+def micro(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## Many images for one orthogonalisation",
+        "",
+        "| network | images | micro-batches | plain, ms | LOT, ms | times plain | LOT's peak GiB |",
+        "|---|---|---|---|---|---|---|",
+    )
+    for row in rows:
+        row["key"] = (row["network"], row["batch"], row["parts"])
+    for (name, batch, parts), kinds in _by(rows, "key", "kind"):
+        plain, lot = kinds["plain"]["graph_ms"], kinds["lot"]["graph_ms"]
+        memory = kinds["lot"]["memory_gib"]
+        yield f"| {name} | {batch} | {parts} | {plain:.2f} | {lot:.2f} | {lot / plain:.2f} | {memory:.2f} |"
+
+
+def peers(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## Other layers",
+        "",
+        "`literal` is the paper's algorithm as printed. Cayley's library solver cannot be recorded: its time is eager.",
+        "",
+        "| network | layer | ms | peak GiB |",
+        "|---|---|---|---|",
+    )
+    for row in rows:
+        time = row.get("graph_ms", row.get("eager_ms"))
+        yield f"| {row['network']} | {row['kind']} | {time:.1f} | {row['memory_gib']:.2f} |"
+
+
+def growth(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## Other batches and images",
+        "",
+        "| network | batch | plain, ms | LOT, ms | times plain | LOT's peak GiB |",
+        "|---|---|---|---|---|---|",
+    )
+    for row in rows:
+        row["key"] = (row["network"], row["batch"])
+    for (name, batch), kinds in _by(rows, "key", "kind"):
+        if kinds.keys() == {"plain", "lot"}:
+            plain, lot = kinds["plain"]["graph_ms"], kinds["lot"]["graph_ms"]
+            memory = kinds["lot"]["memory_gib"]
+            yield f"| {name} | {batch} | {plain:.1f} | {lot:.1f} | {lot / plain:.2f} | {memory:.1f} |"
+
+
+def where_the_time_goes(profile: str) -> Iterator[str]:
+    yield from (
+        "## Where the time goes with 128 channels",
+        "",
+        "The batches of polar factors, each alone as a CUDA graph, and the kernels of one eager step:",
+        "",
+        "    python benchmarks/profile_step.py > results/speed_profile.txt",
+        "",
+        "```text",
+        profile.strip(),
+        "```",
+    )
+
+
+def evaluation(rows: Rows) -> Iterator[str]:
+    yield from (
+        "## Evaluation of the frozen network, IEEE float32",
+        "",
+        "A frozen SOC layer sums 12 terms.",
+        "",
+        "| network | layer | ms |",
+        "|---|---|---|",
+    )
+    for row in rows:
+        yield f"| {row['network']} | {row['kind']} | {row['graph_ms']:.2f} |"
+
+
+TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
+    "wide": wide, "own": own, "micro": micro, "peers": peers, "growth": growth, "evaluation": evaluation,
+}  # fmt: skip
+
+
+def _by(rows: Rows, key: str, second: str) -> list[tuple[Any, dict[str, dict[str, Any]]]]:
+    found: dict[Any, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row[key], {})[row[second]] = row
+    return list(found.items())
+
+
+def plot(rows: Rows, path: Path, gpu: str) -> None:
+    figure, axis = plt.subplots(figsize=(9, 3.6))
+    networks = _by(rows, "network", "kind")
+    for n, (kind, label) in enumerate((("lot", "at the start"), ("lot, ill-conditioned", "ill-conditioned kernels"))):
+        heights = [
+            kinds[kind]["graph_ms"] / kinds["plain"]["graph_ms"] if kind in kinds else 0 for _, kinds in networks
+        ]
+        bars = axis.bar([x + 0.4 * n - 0.2 for x in range(len(networks))], heights, width=0.38, label=f"LOT, {label}")
+        axis.bar_label(bars, fmt="%.2f", fontsize=8)
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set_xticks(range(len(networks)), [name.replace(", ", ",\n").replace(" at ", "\nat ") for name, _ in networks])
+    axis.tick_params(axis="x", labelsize=8)
+    axis.set_ylabel("training step, times plain")
+    axis.set_title(f"LOT against plain convolutions ({gpu}, batch 256, TF32, CUDA graphs)", fontsize=10)
+    axis.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from lotnet.load_model import load
     from lotnet.models import ImageSpec, LipConvnet, LipResNet18, LipWideNet
-    from lotnet.orthogonalize import orthogonalized
+    from lotnet.orthogonalize import CapturedGradients, orthogonalized
     from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
@@ -55,6 +55,7 @@ __all__ = [
     "SOC",
     "Abs",
     "AveragePool",
+    "CapturedGradients",
     "Cayley",
     "Centering",
     "Certificate",

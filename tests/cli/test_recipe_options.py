@@ -57,7 +57,7 @@ def test_the_config_of_a_run_gives_the_same_settings(tmp_path: Path) -> None:
     path.write_text(config.to_yaml())
     options, again, recipe = train.read_arguments(["--config", str(path)])
     assert (again, recipe, options.config) == (config, str(path), str(path))
-    old = path.read_text().replace("format: 3", "format: 1").replace("share_orthogonalization", "share_polar")
+    old = path.read_text().replace("format: 3", "format: 1").replace("augment: standard", "distort: false")
     path.write_text(old)
     assert config_of("--config", str(path)) == config
     path.write_text(old.replace("format: 1", "format: 7"))
@@ -125,7 +125,7 @@ def test_what_is_wrong_gives_a_one_sentence_error(
 
 
 def test_an_old_spelling_is_accepted_with_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert config_of("--trainer.share_polar=true").trainer.share_orthogonalization
+    assert config_of("--data.distort=true").data.augment == "strong"
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert "--trainer.share_polar is now --trainer.share_orthogonalization" in err
+    assert "--data.distort is now --data.augment" in err

@@ -87,7 +87,7 @@ FINGERPRINTS = {
             "fe784c4f87a67d79",  # what the recipe folder/default was
         ),
         ({"model": {"options": {"condition": 10, "tolerance": 1e-4}}, "limit": 7, "seed": 3}, "ff4ff50aa015bdaf"),
-        ({"trainer": {"share_polar": True, "devices": 2, "ema": 0.999}}, "0879501d761ded00"),
+        ({"trainer": {"devices": 2, "ema": 0.999}}, "c2b8277db44b7904"),
         (
             {
                 "data": {"name": "tiny-imagenet"},
@@ -121,9 +121,9 @@ def test_every_recipe_has_a_fingerprint_here() -> None:
 
 def test_format_1_is_read_with_current_names(recwarn: pytest.WarningsRecorder) -> None:
     config = RunConfig.from_yaml(FORMAT_1, "config.yaml")
-    assert config.trainer == TrainerConfig(30, 128, radius=72 / 255, share_orthogonalization=True, threads=1, devices=2)
+    assert config.trainer == TrainerConfig(30, 128, radius=72 / 255, threads=1, devices=2)
     assert config.loss == OffsetCrossEntropy(0.4, 0.1)
-    assert config.fingerprint() == "7a7b41e27a7bf024"
+    assert config.fingerprint() == "c402774118ac7ebe"
     text = config.to_yaml()
     assert text.startswith("format: 3\n")
     assert "share_polar" not in text
@@ -140,15 +140,22 @@ def test_an_unknown_format_is_refused_by_name() -> None:
         RunConfig.from_yaml(FORMAT_1.replace("format: 1", "format: 2"), "config.yaml")
 
 
-def test_a_renamed_setting_in_a_recipe_is_accepted_with_a_warning(tmp_path) -> None:
+@pytest.mark.parametrize("share", ("true", "false"))
+def test_the_choice_to_share_the_orthogonalization_became_a_rule(share: str, recwarn: pytest.WarningsRecorder) -> None:
+    old = RunConfig().to_yaml().replace("  threads:", f"  share_orthogonalization: {share}\n  threads:")
+    assert RunConfig.from_yaml(old, "config.yaml") == RunConfig()
+    assert len(recwarn) == 0
+
+
+def test_an_old_setting_in_a_recipe_is_accepted_with_a_warning(tmp_path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("trainer: {share_polar: true}")
-    with pytest.warns(FutureWarning, match="mine.yaml: trainer.share_polar is now trainer.share_orthogonalization"):
-        assert RunConfig.from_recipe(mine).trainer.share_orthogonalization
-    with pytest.warns(FutureWarning, match="is now"):
-        assert RunConfig().override({"trainer.share_polar": True}).trainer.share_orthogonalization
-    mine.write_text("trainer: {share_polar: true, share_orthogonalization: true}")
-    with pytest.warns(FutureWarning, match="is now"), pytest.raises(InputError, match=r"keep trainer\.share_orthog"):
+    with pytest.warns(FutureWarning, match="mine.yaml: trainer.share_polar has no effect any more"):
+        assert RunConfig.from_recipe(mine) == RunConfig()
+    with pytest.warns(FutureWarning, match="has no effect any more"):
+        assert RunConfig().override({"trainer.share_orthogonalization": True}) == RunConfig()
+    mine.write_text("data: {distort: true, augment: strong}")
+    with pytest.warns(FutureWarning, match="is now"), pytest.raises(InputError, match=r"keep data\.augment"):
         RunConfig.from_recipe(mine)
 
 

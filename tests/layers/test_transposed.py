@@ -5,9 +5,8 @@ import torch
 from layer_cases import dense, randomize
 from torch import nn
 
-from lotnet import MaxMin, OrthogonalConv2d, OrthogonalConvTranspose2d, freeze
+from lotnet import MaxMin, OrthogonalConv2d, OrthogonalConvTranspose2d, freeze, orthogonalized
 from lotnet.errors import InputError
-from lotnet.orthogonalize.grouping import GroupedOrthogonalization
 from lotnet.parametrizations import PARAMETRIZATIONS
 
 # kernel_size, stride, groups, dilation, padding_mode
@@ -49,13 +48,11 @@ def test_an_autoencoder_is_trained_and_frozen() -> None:
     )
     randomize(model)
     x = torch.randn(2, 2, 6, 8)
-    GroupedOrthogonalization(model, x[:1]).prepare()  # the transposed layer computes its own operator
-    assert model[2].transposed.prepared is None
-    model(x).square().sum().backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
-    for layer in model:
-        if isinstance(layer, OrthogonalConv2d):
-            layer.prepared = None
+    for _ in range(2):  # the second block knows the sizes
+        model.zero_grad()
+        with orthogonalized(model):
+            model(x).square().sum().backward()
+        assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
     frozen = freeze(model.eval(), (6, 8))
     assert torch.allclose(frozen(x), model(x), atol=1e-4)
     assert float(frozen.lipschitz_bound()) < 1 + 1e-5

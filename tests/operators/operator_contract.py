@@ -1,16 +1,11 @@
 """The contract of `Operator`, as checks for any form."""
 
-import socket
-
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 
-from lotnet import OrthogonalConv2d
+from lotnet import OrthogonalConv2d, orthogonalized
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.operators import Operator
-from lotnet.orthogonalize.sharing import SharedOrthogonalization
 from lotnet.parametrizations import Parametrization
 
 CPU = torch.device("cpu")
@@ -86,12 +81,17 @@ def check_frozen(operator: Operator, shape: tuple[int, int, int]) -> None:
     assert float(changed.lipschitz_bound()) >= 0.999 * float(torch.linalg.matrix_norm(matrix(doubled.apply, shape), 2))
 
 
-def check_shared(parametrization: Parametrization) -> None:
-    """Two processes that divide the layers compute the same gradients as one process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    mp.spawn(_share, (port, parametrization), nprocs=2)
+def check_orthogonalized(parametrization: Parametrization) -> None:
+    """Layers in a block of `orthogonalized` compute the same gradients as layers on their own."""
+    x = torch.randn(4, 2, 6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    alone, network = _network(parametrization), _network(parametrization)
+    alone(x).square().sum().backward()
+    with orthogonalized(network):
+        for part in x.chunk(2):
+            network(part).square().sum().backward()
+    for mine, expected in zip(network.parameters(), alone.parameters(), strict=True):
+        assert mine.grad is not None and expected.grad is not None
+        torch.testing.assert_close(mine.grad, expected.grad, rtol=1e-8, atol=1e-10)
 
 
 def _network(parametrization: Parametrization) -> nn.Sequential:
@@ -103,22 +103,3 @@ def _network(parametrization: Parametrization) -> nn.Sequential:
         for parameter in network.parameters():
             parameter.normal_()
     return network
-
-
-def _share(rank: int, port: int, parametrization: Parametrization) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    try:
-        x = torch.randn(4, 2, 6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        alone = _network(parametrization)
-        alone(x).square().sum().backward()
-        network = _network(parametrization)
-        shared = SharedOrthogonalization(network, x[:1])
-        shared.distribute()
-        network(x[2 * rank : 2 * rank + 2]).square().sum().backward()
-        for mine, expected in zip(network.parameters(), alone.parameters(), strict=True):
-            assert mine.grad is not None and expected.grad is not None
-            dist.all_reduce(mine.grad)
-            torch.testing.assert_close(mine.grad, expected.grad, rtol=1e-8, atol=1e-10)
-    finally:
-        dist.destroy_process_group()

@@ -81,8 +81,8 @@ def test_the_form_keeps_the_contract_of_operators(check) -> None:
     check(reflection(), SHAPE)
 
 
-def test_the_form_is_shared_over_two_processes() -> None:
-    contract.check_shared(Reflected())
+def test_gradients_in_a_block_of_orthogonalized() -> None:
+    contract.check_orthogonalized(Reflected())
 
 
 def parametrization_contract(monkeypatch: pytest.MonkeyPatch) -> ModuleType:

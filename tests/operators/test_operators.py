@@ -95,5 +95,5 @@ def test_norm_matrices_bound_the_norm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PARAMETRIZATIONS)
-def test_shared_over_two_processes(name: str) -> None:
-    contract.check_shared(PARAMETRIZATIONS[name]())
+def test_gradients_in_a_block_of_orthogonalized(name: str) -> None:
+    contract.check_orthogonalized(PARAMETRIZATIONS[name]())

@@ -68,7 +68,7 @@ def train(net: nn.Module, steps: int, block: bool) -> nn.Module:
 
 @pytest.mark.parametrize("in_batches", (False, True))
 def test_twenty_steps_equal_the_layers_on_their_own(monkeypatch: pytest.MonkeyPatch, in_batches: bool) -> None:
-    monkeypatch.setattr(grouping, "_in_batches", lambda layer: in_batches and layer.kernel_size == 3)
+    monkeypatch.setattr(grouping, "in_batches", lambda layer: in_batches and layer.kernel_size == 3)
     assert_close(train(model(), 20, block=True), train(model(), 20, block=False))
 
 

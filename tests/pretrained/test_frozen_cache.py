@@ -1,5 +1,6 @@
 """Frozen copies of shipped models in the user's cache."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,9 @@ import pytest
 import torch
 
 import lotnet
+from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSpectrum
 from lotnet.models import ImageSpec, LipConvnet
-from lotnet.pretrained import packed
+from lotnet.pretrained import cache, packed
 
 IMAGES = ImageSpec(1, 8, 8, 10, (0.5,), 0.25)
 
@@ -102,3 +104,66 @@ print(lotnet.load("tiny").checksum())
     started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
     printed = [process.communicate(timeout=100)[0] for process in started]
     assert printed[0] == printed[1] != b""
+
+
+@pytest.fixture
+def proved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list with one entry for each matrix that was proved."""
+    seen: list[str] = []
+    for form in (FrozenDense, FrozenKernel, FrozenSpectrum):
+        prove = form._prove_lipschitz
+        monkeypatch.setattr(
+            form, "_prove_lipschitz", lambda m, p=prove, name=form.__name__: (seen.append(name), p(m))[1]
+        )
+    return seen
+
+
+def test_proofs_are_made_once(shelf: Path, proved: list[str]) -> None:
+    images = torch.rand(3, 1, 8, 8, dtype=torch.float64)
+    first = lotnet.certify(lotnet.load("tiny"), images)
+    assert proved
+    proved.clear()
+    second = lotnet.certify(lotnet.load("tiny"), images)
+    assert proved == []
+    assert first.lipschitz_bound == second.lipschitz_bound >= 1
+    assert torch.equal(first.radii["float"], second.radii["float"])
+
+
+def test_damaged_or_foreign_proofs_are_made_again(shelf: Path, proved: list[str], tmp_path: Path) -> None:
+    expected = lotnet.load("tiny").astype(torch.float64).proofs()
+    (copy,) = copies(tmp_path)
+    intact = (copy / "proofs.json").read_text()
+    other = json.loads(intact)
+    other["checksum"] = "0" * 64
+    other.pop("digest")
+    smaller = json.loads(intact)
+    smaller["bounds"] = dict.fromkeys(smaller["bounds"], (0.5).hex())
+    foreign = {**other, "digest": cache._digest(other)}
+    for text in (intact[: len(intact) // 2], "", "[]", '{"digest": 1}', json.dumps(smaller), json.dumps(foreign)):
+        (copy / "proofs.json").write_text(text)
+        proved.clear()
+        assert lotnet.load("tiny").astype(torch.float64).proofs() == expected
+        assert proved, text
+        assert (copy / "proofs.json").read_text() == intact
+
+
+def test_stored_proofs_do_not_outlive_a_change_of_the_tensors(shelf: Path, proved: list[str]) -> None:
+    lotnet.load("tiny")
+    model = lotnet.load("tiny")
+    proved.clear()
+    before = model.astype(torch.float64).lipschitz_bound()
+    assert proved == []
+    with torch.no_grad():
+        for tensor in model.buffers():
+            tensor.mul_(2)
+    assert model.astype(torch.float64).lipschitz_bound() > 2 * before
+    again = lotnet.load("tiny").astype(torch.float64)
+    with torch.no_grad():
+        for tensor in again.buffers():
+            tensor.mul_(2)
+    assert again.lipschitz_bound() > 2 * before
+    replaced = lotnet.load("tiny")
+    for module in replaced.modules():
+        for name, tensor in list(module.named_buffers(recurse=False)):
+            setattr(module, name, 2 * tensor)
+    assert replaced.astype(torch.float64).lipschitz_bound() > 2 * before

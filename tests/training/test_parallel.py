@@ -33,6 +33,15 @@ RESNET = [
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "lotnet")
 
 
+SHARING = """
+import sys
+from lotnet.cli.main import main
+from lotnet.orthogonalize import sharing
+sharing.pays = lambda *_: SHARE
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     run = tmp_path_factory.mktemp("alone") / "run"
@@ -40,21 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     return final_state(run)
 
 
-@pytest.mark.parametrize(
-    ("extra", "launcher"),
-    [
-        (["--trainer.devices=2"], ()),
-        (["--trainer.share_orthogonalization=true"], TORCHRUN),
-    ],
-    ids=["fabric", "torchrun-shared"],
-)
-def test_two_processes_equal_one(
-    alone: dict[str, torch.Tensor], tmp_path: Path, extra: list[str], launcher: tuple[str, ...]
-) -> None:
-    run = tmp_path / "run"
-    output = finish(start(*RESNET, *extra, "--out", str(run), launcher=launcher))
-    assert output.count("certified at") > 0
-    together = final_state(run)
+def assert_close(together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:
     assert any(name.endswith("running_mean") for name in together)
     moved = 0.0
     for name, expected in alone.items():
@@ -62,6 +57,42 @@ def test_two_processes_equal_one(
             torch.testing.assert_close(together[name], expected, rtol=0, atol=1e-9)
             moved = max(moved, float(expected.abs().max()))
     assert moved > 0
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_two_processes_equal_one(alone: dict[str, torch.Tensor], tmp_path: Path, share: bool) -> None:
+    run, script = tmp_path / "run", tmp_path / "share.py"
+    script.write_text(SHARING.replace("SHARE", str(share)))
+    output = finish(start(*RESNET, "--out", str(run), launcher=(*TORCHRUN[:-2], str(script))))
+    assert output.count("certified at") > 0
+    assert_close(final_state(run), alone)
+
+
+STOPPED = """
+import os, signal, sys
+from lotnet.cli.main import main
+from lotnet.training.step import TrainingStep
+step, calls = TrainingStep.__call__, []
+def counted(*arguments):
+    calls.append(1)
+    if len(calls) == 9:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return step(*arguments)
+TrainingStep.__call__ = counted
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_run_of_one_process_is_resumed_by_two(alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    """Here the rule decides which layers are shared."""
+    run, script = tmp_path / "run", tmp_path / "stopped.py"
+    script.write_text(STOPPED)
+    finish(start(*RESNET, "--out", str(run), launcher=(str(script),)), expected=128 + signal.SIGTERM)
+    with pytest.raises(AssertionError):
+        assert_close(final_state(run), alone)
+    output = finish(start("train", "--resume", str(run), launcher=TORCHRUN))
+    assert "continuing" in output
+    assert_close(final_state(run), alone)
 
 
 SLOW_DISK = """

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from lotnet.cli.main import main
-from lotnet.orthogonalize.grouping import GroupedOrthogonalization
+from lotnet.kernels import dispatch
 from lotnet.runs.checkpoint import Checkpoints, read, write
-from lotnet.training import step
 from runs import TINY, assert_same, finish, lotnet, start
 
 
@@ -61,12 +60,12 @@ def test_a_signal_saves_and_says_how_to_resume(reference: Path, tmp_path: Path, 
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orthogonalise layers jointly on the CPU, too."""
-    monkeypatch.setattr(step, "group_layers", lambda model, example, fabric: GroupedOrthogonalization(model, example))
+    """Orthogonalise layers jointly on the CPU, too, by schedules."""
+    monkeypatch.setattr(dispatch, "products_are_cheap", lambda x: True)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-def test_schedule_lengths_are_restored_on_resume(tmp_path: Path) -> None:
+def test_schedules_are_restored_on_resume(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main(["train", *TINY, "--out", str(whole)]) == 0
     shutil.copytree(whole, cut)
@@ -79,11 +78,11 @@ def test_schedule_lengths_are_restored_on_resume(tmp_path: Path) -> None:
 
     # Longer schedules than the kernels need show whether they are those of the checkpoint.
     Checkpoints(cut / "checkpoints").steps()[-1].unlink()
-    longer = tensors["schedules.lengths"] + 2
-    write(within, position, tensors | {"schedules.lengths": longer})
+    longer = tensors["schedules.lower_ends"] / 8
+    write(within, position, tensors | {"schedules.lower_ends": longer})
     assert main(["train", "--resume", str(cut)]) == 0
     _, last = read(Checkpoints(cut / "checkpoints").steps()[-1])
-    assert torch.equal(last["schedules.lengths"], longer)
+    assert torch.equal(last["schedules.lower_ends"], longer)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])

@@ -36,7 +36,8 @@ class Renaming:
 RENAMED: dict[str, Renaming] = {
     "labelled": Renaming("labeled", 1),
     "unlabelled": Renaming("unlabeled", 1),
-    "trainer.share_polar": Renaming("trainer.share_orthogonalization", 1),
+    "trainer.share_polar": Renaming(None, 1),
+    "trainer.share_orthogonalization": Renaming(None, 3),
     "data.distort": Renaming("data.augment", 2, {False: "standard", True: "strong"}),
 }
 """Settings of earlier formats, by their old names.

@@ -86,9 +86,7 @@ class TrainerConfig:
     radius: float = 36 / 255
     """The best checkpoint has the highest certified accuracy at this radius on the validation images."""
     cuda_graph: bool = True
-    """On one GPU, record the training step as a CUDA graph and replay it."""
-    share_orthogonalization: bool = False
-    """Divide the orthogonalization of the layers among the processes."""
+    """On GPUs, record the training step as a CUDA graph and replay it."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; 0 writes one only at the end of each epoch."""
     threads: int | None = None

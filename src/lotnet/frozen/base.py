@@ -120,12 +120,26 @@ class FrozenModule(nn.Module, ABC):
 
     def lipschitz_bound(self) -> Upper:
         """Proved upper bound of the Lipschitz constant, computed once and cached until a buffer changes."""
-        # Tensors made in inference mode have no version; they cannot be changed in place outside it either.
-        state = tuple((b.data_ptr(), 0 if b.is_inference() else b._version) for b in self.buffers())
+        state = self.buffer_state()
         if self._proved is None or self._proved[0] != state:
             self.check()
             self._proved = (state, self._prove_lipschitz())
         return self._proved[1]
+
+    def buffer_state(self) -> tuple[tuple[int, int], ...]:
+        """A value that changes when a buffer is replaced or changed in place."""
+        # Tensors made in inference mode have no version; they cannot be changed in place outside it either.
+        return tuple((b.data_ptr(), 0 if b.is_inference() else b._version) for b in self.buffers())
+
+    def proofs(self) -> dict[str, Upper]:
+        """The Lipschitz bounds of this module and of those in it, by their names in `named_modules`."""
+        return {name: part.lipschitz_bound() for name, part in self.named_modules() if isinstance(part, FrozenModule)}
+
+    def adopt(self, proofs: Mapping[str, float]) -> None:
+        """Take over what `proofs` of a module with the same settings, numbers and precision returned."""
+        for name, part in self.named_modules():
+            if isinstance(part, FrozenModule) and name in proofs:
+                part._proved = (part.buffer_state(), Upper(proofs[name]))
 
     def rounding_bound(self, error_in: float, norm_in: float) -> Upper:
         error = self.lipschitz_bound() * error_in + self._local_error(Upper(norm_in) + error_in)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,7 +122,17 @@ class FrozenModel(FrozenSequential):
         if dtype != torch.float64:
             raise InputError("a frozen model can be widened to float64 only: freeze the model again for less precision")
         stages = [_build(_describe(stage), stage.state_dict(), "", dtype) for stage in self]
-        return FrozenModel(dtype, dict(self.settings), {}, *stages)
+        model = FrozenModel(dtype, dict(self.settings), {}, *stages)
+        if self._of_float64 is not None and self._of_float64[0] == self.buffer_state():
+            model.adopt(self._of_float64[1])
+        return model
+
+    _of_float64: tuple[Any, Mapping[str, float]] | None = None
+    """The state of the buffers, and the proofs of their float64 graph."""
+
+    def adopt_for_float64(self, proofs: Mapping[str, float]) -> None:
+        """Take over proofs of `astype(torch.float64)`. They are forgotten when a buffer changes."""
+        self._of_float64 = (self.buffer_state(), dict(proofs))
 
     def save(self, folder: str | Path) -> None:
         """Write `model.safetensors` and `config.json` into `folder`, each atomically."""

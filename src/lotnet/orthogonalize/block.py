@@ -1,7 +1,7 @@
 """`with orthogonalized(model):` orthogonalises each layer once for all forward and backward passes in the block."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -13,10 +13,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from lotnet.errors import InputError
+from lotnet.kernels import dispatch
 from lotnet.layers import OrthogonalConv2d
 from lotnet.operators import Operator
-from lotnet.orthogonalize.grouping import joint_operators
+from lotnet.orthogonalize.grouping import Wanted, joint_operators
+from lotnet.orthogonalize.schedules import in_batches, measure
 from lotnet.parametrizations import Geometry
+
+Compute = Callable[[Wanted], list[Operator]]
 
 
 @contextmanager
@@ -37,7 +41,8 @@ def orthogonalized(model: nn.Module) -> Iterator[None]:
       one, with its forward pass, run under `no_sync()`.
 
     The image size of a layer is learnt in the first forward pass. From the second block on, layers of the same shape
-    are orthogonalised together on a GPU. A layer that meets another size computes one more operator.
+    are orthogonalised together on a GPU, with no more steps than their kernels need: the second block measures the
+    kernels, and so does every 500th after it. A layer that meets another size computes one more operator.
 
     >>> from lotnet import OrthogonalConv2d
     >>> model = nn.Sequential(OrthogonalConv2d(3, 8, 3), nn.Flatten())
@@ -48,7 +53,20 @@ def orthogonalized(model: nn.Module) -> Iterator[None]:
     >>> optimizer.step()
     """
     _check_parallel(model)
-    block = _Block([module for module in model.modules() if isinstance(module, OrthogonalConv2d)])
+    layers = orthogonal_layers(model)
+    _measure_when_due(layers)
+    with operators_as_leaves(layers):
+        yield
+
+
+def orthogonal_layers(model: nn.Module) -> list[OrthogonalConv2d]:
+    return [module for module in model.modules() if isinstance(module, OrthogonalConv2d)]
+
+
+@contextmanager
+def operators_as_leaves(layers: Sequence[OrthogonalConv2d], compute: Compute = joint_operators) -> Iterator[None]:
+    """The block of `orthogonalized`, which measures nothing. `compute` gives operators with a path to the kernels."""
+    block = _Block(layers, compute)
     try:
         block.prepare()
         yield
@@ -57,19 +75,47 @@ def orthogonalized(model: nn.Module) -> Iterator[None]:
         block.release()
 
 
+MEASURE_EVERY = 500  # steps between measurements of the kernels: one takes about as long as ten steps
+
 _sizes: WeakKeyDictionary[OrthogonalConv2d, list[Geometry]] = WeakKeyDictionary()
 """The geometries that each layer worked at in its last block."""
+_blocks: WeakKeyDictionary[OrthogonalConv2d, int] = WeakKeyDictionary()
+"""Number of blocks that began with this layer since its size is known."""
+
+
+def measure_again(model: nn.Module) -> bool:
+    """Measure the kernels of a model that has been in a block; return whether a step must be recorded again."""
+    return measure(known_layers(model))
+
+
+def known_layers(model: nn.Module) -> Wanted:
+    """The layers that a GPU orthogonalises together, with the image sizes that they met in their last block."""
+    return _in_batches(orthogonal_layers(model))
+
+
+def _measure_when_due(layers: Sequence[OrthogonalConv2d]) -> None:
+    known = _in_batches(layers)
+    if not known or dispatch.recording(known[0][0].weight):
+        return
+    count = _blocks.get(known[0][0], 0)
+    _blocks[known[0][0]] = count + 1
+    if count % MEASURE_EVERY == 0:
+        measure(known)
+
+
+def _in_batches(layers: Sequence[OrthogonalConv2d]) -> Wanted:
+    return [(layer, g) for layer in layers if layer.training and in_batches(layer) for g in _sizes.get(layer, ())]
 
 
 class _Block:
     """The operators of one block. Layers apply them as leaves of autograd's graph, which collect gradients."""
 
-    def __init__(self, layers: Sequence[OrthogonalConv2d]) -> None:
+    def __init__(self, layers: Sequence[OrthogonalConv2d], compute: Compute) -> None:
         if any(layer.prepared is not None for layer in layers):
             raise InputError(
                 "a layer of this model is orthogonalised already: use one `with orthogonalized(model)` block at a time"
             )
-        self._layers = layers
+        self._layers, self._compute_operators = layers, compute
         self._leaves: dict[OrthogonalConv2d, dict[Geometry, Operator]] = defaultdict(dict)
         self._used: dict[OrthogonalConv2d, dict[Geometry, None]] = defaultdict(dict)  # in the order of first use
         self._pairs: list[tuple[Tensor, Tensor]] = []
@@ -105,7 +151,7 @@ class _Block:
     def _compute(self, wanted: Sequence[tuple[OrthogonalConv2d, Geometry]]) -> None:
         # Under `no_grad`, too: a later pass in the block may need gradients.
         with torch.inference_mode(False), torch.enable_grad(), _plain_arithmetic(self._layers):
-            for (layer, geometry), operator in zip(wanted, joint_operators(wanted), strict=True):
+            for (layer, geometry), operator in zip(wanted, self._compute_operators(wanted), strict=True):
                 leaves = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in operator.tensors()]
                 self._pairs += [pair for pair in zip(operator.tensors(), leaves, strict=True) if pair[0].requires_grad]
                 self._leaves[layer][geometry] = operator.with_tensors(leaves)

@@ -85,18 +85,21 @@ def operator_from_matrices(factors: Sequence[Tensor], geometry: Geometry) -> Ope
 
 
 def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
-    """Operators of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
+    """Operators of many layers, with their polar factors computed together."""
+    geometries = [geometry for _, _, geometry in layers]
+    return [joined(factors, geometry) for factors, geometry in zip(polar_factors(layers), geometries, strict=True)]
+
+
+def polar_factors(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[list[Tensor]]:
+    """The polar factors of many layers, with one call of `polar` for all matrices of one shape, dtype and settings.
 
     A deep network has many layers of one shape. Batched together they fill a GPU, most of which one layer leaves idle.
     If TF32 products are enabled, they are computed on tensor cores, from separate real and imaginary parts.
     """
     if not layers:
         return []
-    fast = all(dispatch.tensor_cores_allowed(weight) for _, weight, _ in layers)
-    split, polar_of, join = (
-        (parts, LOT.polar_of_parts, operator_from_parts) if fast else (matrices, LOT.polar, operator_from_matrices)
-    )
-    batches = [split(weight, geometry) for _, weight, geometry in layers]
+    batches = split([(weight, geometry) for _, weight, geometry in layers])
+    polar_of = LOT.polar_of_parts if _in_parts(batches[0]) else LOT.polar
     groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
     for n, (lot, _, _) in enumerate(layers):
         for part, v in enumerate(batches[n]):
@@ -108,7 +111,22 @@ def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
     for members, factors in zip(groups.values(), concurrently(jobs, like=together[0]), strict=True):
         for (n, part), w in zip(members, factors.split([len(batches[n][part]) for n, part in members]), strict=True):
             batches[n][part] = w
-    return [join(factors, geometry) for factors, (_, _, geometry) in zip(batches, layers, strict=True)]
+    return batches
+
+
+def split(kernels: Sequence[tuple[Tensor, Geometry]]) -> list[list[Tensor]]:
+    """The matrices of each kernel: as real and imaginary parts if tensor cores may be used for all of them."""
+    fast = all(dispatch.tensor_cores_allowed(weight) for weight, _ in kernels)
+    return [parts(weight, geometry) if fast else matrices(weight, geometry) for weight, geometry in kernels]
+
+
+def joined(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
+    """The operator with these polar factors; the inverse of `split`."""
+    return operator_from_parts(factors, geometry) if _in_parts(factors) else operator_from_matrices(factors, geometry)
+
+
+def _in_parts(factors: Sequence[Tensor]) -> bool:
+    return factors[0].ndim == 4
 
 
 def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:

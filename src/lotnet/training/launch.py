@@ -58,11 +58,6 @@ def launch(fabric: Fabric) -> None:
         fabric.launch()
 
 
-def on_one_gpu(fabric: Fabric) -> bool:
-    """Whether the run has a single process, on a GPU."""
-    return fabric.device.type == "cuda" and fabric.world_size == 1
-
-
 @contextmanager
 def cpu_threads(count: int | None) -> Iterator[None]:
     """Set the number of PyTorch's CPU threads, and restore it on exit. None leaves the number as it is."""

@@ -1,20 +1,24 @@
 """One training step: gradients, clipping, optimizer and weight average."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 
+import torch
+import torch.distributed as dist
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
-from lotnet.orthogonalize import orthogonalized
-from lotnet.orthogonalize.grouping import GroupedOrthogonalization
-from lotnet.orthogonalize.sharing import SharedOrthogonalization
+from lotnet.layers import Centering
+from lotnet.layers.trace import trace_geometries
+from lotnet.orthogonalize import CapturedGradients, schedules
+from lotnet.orthogonalize.block import operators_as_leaves, orthogonal_layers
+from lotnet.orthogonalize.captured import Action, run
+from lotnet.orthogonalize.grouping import joint_operators, largest_singular_value
+from lotnet.orthogonalize.sharing import SharedFactors
 from lotnet.runs.checkpoint import add_prefix, optimizer_tensors, restore_optimizer, strip_prefix
-from lotnet.training.graph import RecordedGradients
-from lotnet.training.launch import on_one_gpu
+from lotnet.training.average import FlatGradients
 from lotnet.training.optim import learning_rate, make_optimizer
 from lotnet.training.precision import arithmetic
 
@@ -27,18 +31,25 @@ class TrainingStep:
 
     def __init__(self, config: RunConfig, model: nn.Sequential, example: Tensor, fabric: Fabric) -> None:
         """`example` is one image. A forward pass of it shows the image size at each layer."""
-        self.model = model
-        self._config, self._fabric = config, fabric
+        self.model = model.to(fabric.device, example.dtype)
+        self._config = config
         self._tf32 = config.trainer.precision == "tf32"
         self._optimizer = make_optimizer(config.optimizer, model)
-        self._parallel, self._stepper = fabric.setup(model, self._optimizer)
         self._lipschitz = pixel_lipschitz(model)
         self._average = averaged(model, config.trainer.ema) if config.trainer.ema else None
-        share = config.trainer.share_orthogonalization and fabric.world_size > 1
-        self._sharing = SharedOrthogonalization(model, example) if share else None
-        self._grouping = group_layers(model, example, fabric)
-        record = config.trainer.cuda_graph and on_one_gpu(fabric)
-        self._recorded = RecordedGradients(self.gradients, model) if record else None
+        self._layers = orthogonal_layers(model)
+        traced = trace_geometries(model, example)
+        self._in_batches = [layer for layer in traced.items() if schedules.in_batches(layer[0])]
+        parallel = dist.is_available() and dist.is_initialized()
+        if parallel:
+            for tensor in model.state_dict().values():
+                dist.broadcast(tensor, src=0)
+        self._flat = FlatGradients(model.parameters()) if parallel else None
+        self._shared = SharedFactors(list(traced.items())) if parallel else None
+        # The means of Centering go over all processes, inside of the forward pass: that cannot be recorded.
+        alone = not (parallel and any(isinstance(module, Centering) for module in model.modules()))
+        record = config.trainer.cuda_graph and alone
+        self._recorded = CapturedGradients(self.gradients, model, measure_every=None) if record else None
 
     @property
     def evaluated(self) -> nn.Sequential:
@@ -49,11 +60,20 @@ class TrainingStep:
         return self._average.module
 
     def begin_epoch(self, resumed: bool) -> None:
-        """Switch to training mode, and choose the lengths of LOT's schedules. A resumed epoch keeps those it had."""
-        self._parallel.train()
-        keep = self._grouping is None or (resumed and bool(self._grouping.lengths.all()))
-        if self._grouping and not keep and self._grouping.refresh() and self._recorded:
+        """Switch to training mode, and measure LOT's kernels. A resumed epoch keeps the schedules it had."""
+        self.model.train()
+        keep = resumed and bool(schedules.lower_ends(self._in_batches).all())
+        if self._in_batches and not keep and self._measure() and self._recorded:
             self._recorded.reset()
+
+    def _measure(self) -> bool:
+        before = schedules.lower_ends(self._in_batches)
+        schedules.measure(self._in_batches)
+        if self._flat:  # all processes record at the same time, even where two kinds of GPU measure differently
+            found = schedules.lower_ends(self._in_batches).to(next(self.model.parameters()).device)
+            dist.all_reduce(found, dist.ReduceOp.MIN)
+            schedules.restore(self._in_batches, found.cpu())
+        return not torch.equal(before, schedules.lower_ends(self._in_batches))
 
     def __call__(self, images: Tensor, labels: Tensor, progress: float) -> Tensor:
         """Take one step at `progress` in [0, 1) of the run; returns the batch's loss in double precision."""
@@ -63,45 +83,41 @@ class TrainingStep:
             if self._recorded:
                 loss = self._recorded(images, labels, progress)
             else:
-                self._stepper.zero_grad()
-                loss = self.gradients(images, labels, progress)
+                self._optimizer.zero_grad()
+                loss = run(self.gradients, (images, labels, progress))
             if self._config.optimizer.clip:
-                limit = self._config.optimizer.clip
-                self._fabric.clip_gradients(self._parallel, self._stepper, max_norm=limit, error_if_nonfinite=False)
-            self._stepper.step()
+                nn.utils.clip_grad_norm_(self.model.parameters(), self._config.optimizer.clip)
+            self._optimizer.step()
             if self._average is not None:
                 self._average.update_parameters(self.model)
         return loss
 
-    def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Tensor:
-        """Compute loss and gradients. This is the part of a step that a CUDA graph records."""
-        with self._orthogonalized():
-            logits = self._parallel(images)
+    def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Generator[Action, None, Tensor]:
+        """Compute loss and gradients. This is the part of a step that is recorded, but for what it yields."""
+        if self._shared:
+            self._shared.compute()
+            yield self._shared.gather
+        with operators_as_leaves(self._layers, self._shared.operators if self._shared else joint_operators):
+            logits = self.model(images)
             pairwise = pairwise_constants(self.model[-1], logits.shape[1], logits)
             loss = self._config.loss(logits, labels, self._lipschitz, pairwise, progress)
-            self._fabric.backward(loss)
+            loss.backward()
+        if self._shared:
+            self._shared.collect()
+            yield self._shared.scatter
+            self._shared.backward()
+        if self._flat:
+            self._flat.collect()
+            yield self._flat.sum_up
+            self._flat.divide()
         return loss.detach().double()
 
-    @contextmanager
-    def _orthogonalized(self) -> Iterator[None]:
-        """Give each layer its operator. A CUDA graph records the grouped path, and sharing has its own collectives."""
-        if self._sharing:
-            self._sharing.distribute()
-            yield
-        elif self._grouping:
-            self._grouping.prepare()
-            yield
-            self._grouping.release()
-        else:
-            with orthogonalized(self._parallel):
-                yield
-
     def largest_singular_value(self) -> float | None:
-        """Upper bound over all operators that training uses now; None if the layers are not grouped."""
-        if self._grouping is None:
+        """Upper bound over all operators that training uses now; None if no kernels are measured, as on a CPU."""
+        if not self._in_batches:
             return None
         with arithmetic(tf32=self._tf32):
-            return self._grouping.largest_singular_value()
+            return largest_singular_value(self._in_batches)
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, weight average, optimizer state and schedules, by their names in a checkpoint."""
@@ -109,7 +125,7 @@ class TrainingStep:
             **add_prefix("weights", self.model.state_dict()),
             **add_prefix("average", {} if self._average is None else self.evaluated.state_dict()),
             **optimizer_tensors(self._optimizer, self.model),
-            **add_prefix("schedules", {"lengths": self._grouping.lengths} if self._grouping else {}),
+            **({"schedules.lower_ends": schedules.lower_ends(self._in_batches)} if self._in_batches else {}),
         }
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -118,8 +134,13 @@ class TrainingStep:
         if self._average is not None:
             self.evaluated.load_state_dict(strip_prefix(tensors, "average"))
         restore_optimizer(self._optimizer, self.model, tensors)
-        if self._grouping and "schedules.lengths" in tensors:  # a run may move from a CPU to a GPU
-            self._grouping.restore(tensors["schedules.lengths"])
+        stored = strip_prefix(tensors, "schedules")
+        if not self._in_batches:  # a run may move from a GPU to a CPU
+            return
+        if "lower_ends" in stored:
+            schedules.restore(self._in_batches, stored["lower_ends"])
+        elif "lengths" in stored:
+            schedules.restore_lengths(self._in_batches, stored["lengths"])
 
 
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
@@ -127,14 +148,3 @@ def averaged(model: nn.Module, decay: float) -> AveragedModel:
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
     average.n_averaged += 1  # without this, the first update would replace the initial weights
     return average
-
-
-def group_layers(model: nn.Module, example: Tensor, fabric: Fabric) -> GroupedOrthogonalization | None:
-    """Group the LOT layers to orthogonalize them together. Only on a single GPU; otherwise returns None.
-
-    On a CPU each layer orthogonalizes its own kernel, so that the result does not depend on when kernels were measured.
-    """
-    if not on_one_gpu(fabric):
-        return None
-    grouping = GroupedOrthogonalization(model, example)
-    return grouping if grouping.layers else None
