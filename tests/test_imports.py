@@ -220,7 +220,7 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
     return tree
 
 
-MIRRORS_PYTORCH = {"OrthogonalConv2d.__init__", "OrthogonalConvTranspose2d.__init__"}
+MIRRORS_PYTORCH = {"OrthogonalConv1d.__init__", "OrthogonalConv2d.__init__", "OrthogonalConvTranspose2d.__init__"}
 """Constructors that take the arguments of their PyTorch counterparts."""
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Normalize,
         NormalizedLinear,
         NormPool,
+        OrthogonalConv1d,
         OrthogonalConv2d,
         OrthogonalConvTranspose2d,
         OrthogonalLinear,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from lotnet.load_model import load
     from lotnet.models import ImageSpec, LipConvnet, LipResNet18
     from lotnet.orthogonalize import orthogonalized
-    from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
+    from lotnet.parametrizations import BCOP, ECO, LOT, RKO, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
     from lotnet.training.run import train
@@ -52,6 +53,7 @@ __all__ = [
     "BCOP",
     "ECO",
     "LOT",
+    "RKO",
     "SOC",
     "Abs",
     "AveragePool",
@@ -79,6 +81,7 @@ __all__ = [
     "NormPool",
     "Normalize",
     "NormalizedLinear",
+    "OrthogonalConv1d",
     "OrthogonalConv2d",
     "OrthogonalConvTranspose2d",
     "OrthogonalLinear",

@@ -137,7 +137,7 @@ def attack_points(
     yield "PGD", descent
     with torch.no_grad():
         better = margins(model(descent), labels) < margins(model(step), labels)
-    start = torch.where(better[:, None, None, None], descent, step)
+    start = torch.where(better.view(-1, *(1,) * (step.ndim - 1)), descent, step)
     yield (
         "the rounding search",
         rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),

@@ -39,7 +39,7 @@ class GroupedOrthogonalization:
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         """`example` is one image: running it shows the size that each layer works at."""
         traced = trace_geometries(model, example)
-        layers = [m for m in traced if m.groups == 1 and isinstance(m.parametrization, LOT)]
+        layers = [m for m in traced if isinstance(m.parametrization, LOT)]
         self.layers = [(layer, traced[layer]) for layer in layers]
         self._configured = {layer: _lot(layer) for layer in layers}
         alike: dict[tuple[int, int, KernelSize], list[tuple[OrthogonalConv2d, Geometry]]] = defaultdict(list)
@@ -112,8 +112,7 @@ def joint_operators(layers: Sequence[tuple[OrthogonalConv2d, Geometry]]) -> list
 
 
 def _in_batches(layer: OrthogonalConv2d) -> bool:
-    lot = isinstance(layer.parametrization, LOT) and layer.groups == 1
-    return lot and dispatch.products_are_cheap(layer.weight)
+    return isinstance(layer.parametrization, LOT) and dispatch.products_are_cheap(layer.weight)
 
 
 def _grams(members: list[tuple[OrthogonalConv2d, Geometry]]) -> Iterator[Tensor]:

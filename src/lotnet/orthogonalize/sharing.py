@@ -63,7 +63,7 @@ class SharedOrthogonalization:
 
     def _operator(self, n: int) -> Operator:
         layer = self._layers[n]
-        return layer.undilated_operator(layer.free_weight(), self._geometries[n])
+        return layer.parametrization.grouped(layer.free_weight(), self._geometries[n])
 
 
 class _Exchange(torch.autograd.Function):
@@ -113,7 +113,7 @@ def _cost(geometry: Geometry) -> float:
     """Multiplications in one step of the iteration, over all frequencies."""
     short, long = sorted((geometry.out_channels, geometry.in_channels))
     frequencies = 1 if geometry.kernel_size == 1 else geometry.grid.rows * geometry.grid.columns
-    return frequencies * short * short * long
+    return geometry.groups * frequencies * short * short * long
 
 
 def _to_meta(operator: Operator) -> Operator:
