@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "frozen": {"linalg", "kernels", "operators"},
     "layers": {"kernels", "operators", "parametrizations", "frozen"},
     "models": {"parametrizations", "layers"},
+    "conversion": {"layers"},
     "orthogonalize": {"kernels", "linalg", "operators", "parametrizations", "layers"},
     "certification": {"linalg", "frozen", "layers"},
     "attacks": {"frozen", "losses", "certification"},
@@ -95,6 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": {
         "certification",
+        "conversion",
         "frozen",
         "layers",
         "load_model",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lotnet.certification import Certificate, Certificates, certify
+    from lotnet.conversion import convert
     from lotnet.frozen import FrozenModel
     from lotnet.layers import (
         Abs,
@@ -88,6 +89,7 @@ __all__ = [
     "Prediction",
     "Spectral",
     "certify",
+    "convert",
     "freeze",
     "load",
     "orthogonalized",
@@ -99,6 +101,7 @@ _MODULES = (
     "layers",
     "parametrizations",
     "models",
+    "conversion",
     "orthogonalize",
     "frozen",
     "pretrained",

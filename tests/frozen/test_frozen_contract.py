@@ -224,8 +224,9 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 # Kinds that accept any number of channels, or any side.
 POOLS = {"max_pool", "average_pool", "norm_pool"}
 ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
+ANY_CHANNELS |= {"to_row", "from_row"}
 ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
-ANY_SIDE |= {"channel_shift", "upsampling"}
+ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row"}
 
 
 @kinds
@@ -236,7 +237,9 @@ def test_only_the_declared_input_shape_is_accepted(kind: str) -> None:
         assert module.fits(shape)
         assert module.fits((shape[0] + 5, *shape[1:])) == (kind in ANY_CHANNELS)
         for place in range(1, len(shape)):
-            assert module.fits(tuple(n + (d == place) for d, n in enumerate(shape))) == (kind in ANY_SIDE)
+            more_rows = kind == "from_row" and place == 1
+            larger = tuple(n + (d == place) for d, n in enumerate(shape))
+            assert module.fits(larger) == (kind in ANY_SIDE and not more_rows)
 
 
 def test_one_mean_or_shift_is_not_broadcast_over_channels() -> None:
