@@ -32,52 +32,51 @@ def vgg(widths: tuple[int, ...], classes: int = 10) -> nn.Sequential:
 
 
 def train(network: nn.Module, images: Tensor, labels: Tensor, steps: int) -> None:
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.5, momentum=0.9)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     generator = torch.Generator().manual_seed(0)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = 0.5 * (1 - step / steps)
-        chosen = torch.randint(len(images), (128,), generator=generator)
+            group["lr"] = 0.1 * (1 - step / steps)
+        chosen = torch.randint(len(images), (64,), generator=generator)
         with lotnet.orthogonalized(network):
             F.cross_entropy(8 * network(images[chosen]), labels[chosen]).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
 
 
-def journey(widths: tuple[int, ...], steps: int, folder: Path, precisions: tuple[str, ...]) -> dict[str, float]:
-    """Convert, train on the digits, freeze, certify, export; the result of it on the test digits."""
+def journey(widths: tuple[int, ...], steps: int, limit: int, folder: Path) -> dict[str, float]:
+    """Convert, train on the digits, freeze, certify, export; the result of it on `limit` test digits."""
     torch.manual_seed(0)
     digits = load("digits")
     images, test = (to_unit(split.images, torch.float32) for split in (digits.train, digits.test))
     network = lotnet.convert(vgg(widths), (1, 8, 8), mean=0.3, std=0.37, quiet=True)
     train(network, images, digits.train.labels, steps)
     frozen = lotnet.freeze(network.eval(), 8)
-    certificates = lotnet.certify(frozen, test, digits.test.labels)
+    test, truth = test[:limit], digits.test.labels[:limit]
+    certificates = lotnet.certify(frozen, test, truth)
     labels = certificates.predictions
-    for precision in precisions:
-        export(frozen, folder / "digits.onnx", precision=precision, images=test[:20])
-        session = onnxruntime.InferenceSession(folder / "digits.onnx", providers=["CPUExecutionProvider"])
-        pixels = test.to(getattr(torch, precision)).numpy()
-        logits = torch.from_numpy(session.run(None, {"images": pixels})[0])
-        assert torch.equal(logits.argmax(dim=1), labels)
-    robust = (labels == digits.test.labels) & (certificates.radii["float"] > 36 / 255)
+    export(frozen, folder / "digits.onnx", precision="float64", images=test[:20])
+    session = onnxruntime.InferenceSession(folder / "digits.onnx", providers=["CPUExecutionProvider"])
+    logits = torch.from_numpy(session.run(None, {"images": test.double().numpy()})[0])
+    assert torch.equal(logits.argmax(dim=1), labels)
+    robust = (labels == truth) & (certificates.radii["float"] > 36 / 255)
     return {
-        "clean": float((labels == digits.test.labels).float().mean()),
+        "clean": float((labels == truth).float().mean()),
         "certified": float(robust.float().mean()),
-        "constant": float(frozen.lipschitz_bound()) * 0.37,
     }
 
 
 def test_a_vgg_becomes_a_certified_network(tmp_path: Path) -> None:
-    found = journey((4, 8), 25, tmp_path, ("float64",))
-    assert found["clean"] > 0.5 and 0 < found["certified"] <= found["clean"]
+    found = journey((8,), 40, 100, tmp_path)
+    assert found["clean"] > 0.8 and 0 < found["certified"] <= found["clean"]
 
 
 @pytest.mark.slow
 def test_a_vgg_trained_for_a_minute(tmp_path: Path) -> None:
-    found = journey((16, 32), 300, tmp_path, ("float32", "float64"))
+    found = journey((16, 32), 600, 359, tmp_path)
     print(found)
-    assert found["clean"] > 0.9 and found["certified"] > 0.75
+    assert found["clean"] > 0.95 and found["certified"] > 0.6
 
 
 @pytest.mark.parametrize(("k", "s", "d"), list(itertools.product((1, 2, 3, 4, 7), (1, 2, 3), (1, 2))))

@@ -69,7 +69,7 @@ def test_taps_are_aligned_as_in_pytorch(k: int, dilation: int) -> None:
         assert torch.allclose(layer(x), plain(x), atol=1e-9)
 
 
-def test_a_network_of_sequences_is_frozen_certified_and_exported(tmp_path) -> None:
+def test_a_network_of_sequences_is_frozen_and_certified(tmp_path) -> None:
     pools = (AveragePool(2), MaxPool(2), GlobalAveragePool())
     network = nn.Sequential(
         *(Normalize([0.1, 0.2], 0.3), OrthogonalConv1d(2, 8, 5, stride=2), MaxMin(), Centering(8)),
@@ -89,7 +89,14 @@ def test_a_network_of_sequences_is_frozen_certified_and_exported(tmp_path) -> No
     assert certificates.radii["float"].shape == (5,) and bool((certificates.radii["float"] > 0).any())
     frozen.save(tmp_path)
     assert torch.equal(FrozenModel.load(tmp_path)(x), frozen(x))
-    assert export(frozen, tmp_path / "model.onnx", precision="float64", images=x).difference < 1e-12
+
+
+def test_a_network_of_sequences_is_exported(tmp_path) -> None:
+    network = randomize(
+        nn.Sequential(OrthogonalConv1d(2, 4, 3), AveragePool(2), MaxPool(2), nn.Flatten(), NormalizedLinear(8, 3))
+    )
+    x = torch.rand(5, 2, 8)
+    assert export(freeze(network, 8), tmp_path / "model.onnx", precision="float64", images=x).difference < 1e-12
 
 
 @pytest.mark.parametrize(

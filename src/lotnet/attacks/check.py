@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import Model, PGDSettings, nearest_boundary, pgd_l2
+from lotnet.attacks.pgd import Model, PGDSettings, for_each, nearest_boundary, pgd_l2
 from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
 from lotnet.certification.certificate import Certificates, Claim
 from lotnet.certification.rounding import Bounds, bounds
@@ -137,7 +137,7 @@ def attack_points(
     yield "PGD", descent
     with torch.no_grad():
         better = margins(model(descent), labels) < margins(model(step), labels)
-    start = torch.where(better.view(-1, *(1,) * (step.ndim - 1)), descent, step)
+    start = torch.where(for_each(better, step), descent, step)
     yield (
         "the rounding search",
         rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),
