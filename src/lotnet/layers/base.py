@@ -137,7 +137,8 @@ def to_compute_dtype(x: Tensor, weight: Tensor) -> Tensor:
 
 def check_floating(x: Tensor) -> None:
     if not x.is_floating_point():
-        raise InputError(f"layers take floating-point numbers, not {x.dtype}: divide 8-bit images by 255")
+        remedy = "pass real and imaginary parts as channels" if x.is_complex() else "divide 8-bit images by 255"
+        raise InputError(f"layers take floating-point numbers, not {x.dtype}: {remedy}")
 
 
 def check_finite(weight: Tensor, name: str) -> None:

@@ -100,6 +100,7 @@ class ConvexResidual(LipschitzLayer):
             self.register_buffer("logit", logit)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         mix = torch.sigmoid(self.logit).to(x.dtype)
         direct, through = self.shortcut(x), self.block(x)
         _check_sum(direct.shape, through.shape)
@@ -249,6 +250,7 @@ class MaxPool(LipschitzLayer):
 
 
 def check_images(x: Tensor, name: str, sequences: bool = False) -> None:
+    check_floating(x)
     if x.ndim != 4 and not (sequences and x.ndim == 3):
         known = "images (b, c, h, w)" + (" or sequences (b, c, n)" if sequences else "")
         raise InputError(
