@@ -5,6 +5,9 @@ parametrization, of LOT as the paper prints it (`literal_lot.py`), of a plain `n
 deel-torchlip's SpectralConv2d where they are installed; then one evaluation of frozen LOT against a plain convolution.
 
     python benchmarks/layers.py [--rounds 5] [--sizes 32x32 128x16 256x8] [--out results/layers.md]
+    python benchmarks/layers.py --variants 64x16 [--device cuda] [--rounds 9] [--out results/layer_variants.md]
+
+The second form measures grouped, dilated, transposed and 1-D layers instead: see `layer_variants.py`.
 
 Times are medians over rounds. Every layer runs once in each round, so that a busy moment of the machine affects all
 layers alike; one process measures them. Memory is measured in a separate process for each layer: the peak of two steps
@@ -29,6 +32,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from layer_variants import Workload
+from layer_variants import table as variants_table
 from literal_lot import LiteralLOT
 from lotnet import OrthogonalConv2d, freeze
 from lotnet.parametrizations import PARAMETRIZATIONS
@@ -163,16 +168,20 @@ def table(size: str, times: dict[str, dict[str, float]], memory: dict[str, float
     return "\n".join(lines)
 
 
-def header(command: str) -> str:
+def _versions() -> str:
     versions = []
     for package in ("torch", "lotnet", "orthogonium", "deel-torchlip"):
         try:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             versions.append(f"{package} not installed")
+    return ", ".join(versions)
+
+
+def header(command: str) -> str:
     return (
         "# Speed and memory of the layers\n\n"
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {', '.join(versions)}.\n"
+        f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {_versions()}.\n"
         f"CPU: {_processor()}, {torch.get_num_threads()} thread(s), float32, batch {BATCH}, 3 x 3 kernels, zeros.\n\n"
         "Ratios are of one run. `against nn.Conv2d` is how many plain convolutions one step costs; "
         "`literal_lot / this` how many times less than the paper's algorithm as printed."
@@ -184,11 +193,35 @@ def _processor() -> str:
     return found[0].split(":")[1].strip() if found else platform.machine()
 
 
+def _variants(options: argparse.Namespace) -> None:
+    torch.set_float32_matmul_precision("high")  # as training has it; on a CPU it changes nothing
+    sizes = (map(int, size.split("x")) for size in options.variants)
+    text = [_variants_header(options)]
+    for channels, side in sizes:
+        text.append(variants_table(Workload(channels, side, options.batch, options.device), options.rounds))
+    print("\n\n".join(text))
+    if options.out:
+        options.out.write_text("\n\n".join(text) + "\n")
+
+
+def _variants_header(options: argparse.Namespace) -> str:
+    device = torch.cuda.get_device_name() if options.device == "cuda" else _processor()
+    arguments = f"--variants {' '.join(options.variants)} --device {options.device} --batch {options.batch}"
+    return (
+        "# Speed of grouped, dilated, transposed and 1-D layers\n\n"
+        f"`python benchmarks/layers.py {arguments} --rounds {options.rounds}`, {datetime.now(UTC):%Y-%m-%d}, "
+        f"{_versions()}. {device}, {torch.get_num_threads()} thread(s), float32."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="measurements of every layer")
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="CHANNELSxSIDE")
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    parser.add_argument("--variants", nargs="+", metavar="CHANNELSxSIDE", help="measure the variants at these sizes")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of the variants")
+    parser.add_argument("--batch", type=int, default=BATCH, help="images of the variants (default: %(default)s)")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -200,6 +233,9 @@ def main() -> None:
             else {"peak": measure_memory(argument, channels, side)}
         )
         print(json.dumps(result))
+        return
+    if options.variants:
+        _variants(options)
         return
     threads = f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} " if "OMP_NUM_THREADS" in os.environ else ""
     command = f"{threads}python benchmarks/layers.py --rounds {options.rounds} --sizes {' '.join(options.sizes)}"

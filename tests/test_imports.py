@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "frozen": {"linalg", "kernels", "operators"},
     "layers": {"kernels", "operators", "parametrizations", "frozen"},
     "models": {"parametrizations", "layers"},
+    "conversion": {"layers"},
     "orthogonalize": {"kernels", "linalg", "operators", "parametrizations", "layers"},
     "certification": {"linalg", "frozen", "layers"},
     "attacks": {"frozen", "losses", "certification"},
@@ -115,6 +116,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": {
         "certification",
+        "conversion",
         "frozen",
         "layers",
         "load_model",
@@ -240,7 +242,7 @@ def _without_docstrings(tree: ast.AST) -> ast.AST:
     return tree
 
 
-MIRRORS_PYTORCH = {"OrthogonalConv2d.__init__", "OrthogonalConvTranspose2d.__init__"}
+MIRRORS_PYTORCH = {"OrthogonalConv1d.__init__", "OrthogonalConv2d.__init__", "OrthogonalConvTranspose2d.__init__"}
 """Constructors that take the arguments of their PyTorch counterparts."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lotnet.certification import Certificate, Certificates, certify
+    from lotnet.conversion import convert
     from lotnet.frozen import FrozenModel
     from lotnet.layers import (
         Abs,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         Normalize,
         NormalizedLinear,
         NormPool,
+        OrthogonalConv1d,
         OrthogonalConv2d,
         OrthogonalConvTranspose2d,
         OrthogonalLinear,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from lotnet.load_model import load
     from lotnet.models import ImageSpec, LipConvnet, LipResNet18, LipWideNet
     from lotnet.orthogonalize import CapturedGradients, orthogonalized
-    from lotnet.parametrizations import BCOP, ECO, LOT, SOC, Cayley, Spectral
+    from lotnet.parametrizations import BCOP, ECO, LOT, RKO, SOC, Cayley, Spectral
     from lotnet.prediction import Prediction, predict
     from lotnet.pretrained import save_pretrained
     from lotnet.training.run import train
@@ -52,6 +54,7 @@ __all__ = [
     "BCOP",
     "ECO",
     "LOT",
+    "RKO",
     "SOC",
     "Abs",
     "AveragePool",
@@ -81,12 +84,14 @@ __all__ = [
     "NormPool",
     "Normalize",
     "NormalizedLinear",
+    "OrthogonalConv1d",
     "OrthogonalConv2d",
     "OrthogonalConvTranspose2d",
     "OrthogonalLinear",
     "Prediction",
     "Spectral",
     "certify",
+    "convert",
     "freeze",
     "load",
     "orthogonalized",
@@ -98,6 +103,7 @@ _MODULES = (
     "layers",
     "parametrizations",
     "models",
+    "conversion",
     "orthogonalize",
     "frozen",
     "pretrained",

@@ -17,6 +17,7 @@ import copy
 import io
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -83,7 +84,7 @@ def export(
     for value, choices in ((to, SUFFIX), (precision, PRECISIONS)):
         if value not in choices:
             raise InputError(f"there is no export to {value}: choose one of {', '.join(choices)}")
-    if images is not None and (images.ndim != 4 or images.shape[1:] != model.input_shape):
+    if images is not None and tuple(images.shape[1:]) != model.input_shape:
         raise InputError(
             f"the model reads {model.input_shape}, and the images to check it on are {tuple(images.shape)}: resize them"
         )
@@ -179,7 +180,8 @@ class _TensorScalars(TorchFunctionMode):
 class _WindowSums(nn.Module):
     """`FrozenAveragePool` written as sums: ONNX Runtime has no AveragePool in float64.
 
-    k^2 - 1 additions and a division: fewer roundings than the k^2 + 2 that the frozen module's bound allows for.
+    n - 1 additions and a division by a rounded root, n at most k^2: fewer roundings than the k^2 + 2 that the frozen
+    module's bound allows for.
     """
 
     def __init__(self, size: int) -> None:
@@ -188,6 +190,9 @@ class _WindowSums(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         k = self.size
+        if x.ndim == 3:
+            b, c, n = x.shape
+            return x[..., : n // k * k].reshape(b, c, n // k, k).sum(dim=3) / torch.tensor(math.sqrt(k), dtype=x.dtype)
         b, c, h, w = x.shape
         windows = x[..., : h // k * k, : w // k * k].reshape(b, c, h // k, k, w // k, k)
         return windows.sum(dim=(3, 5)) / k

@@ -198,10 +198,10 @@ def read_pictures(files: Sequence[str | Path], input_shape: Sequence[int]) -> li
 
 def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) -> Picture:
     """Read an image file, or an image in memory; errors refer to it by `name`."""
-    channels, height, width = input_shape
-    if channels not in (1, 3):
+    if len(input_shape) != 3 or input_shape[0] not in (1, 3):
         shape = " x ".join(str(n) for n in input_shape)
         raise InputError(f"image files become grey or RGB, and this model reads {shape}: pass it tensors")
+    channels, height, width = input_shape
     pixels = decode(file, input_shape, name)  # first, because it refuses damaged and too large files
     header = read_header(file, name)
     size, part = (header.height, header.width), center_box(header.height, header.width, input_shape)

@@ -4,6 +4,7 @@ Written from the definitions of the frozen modules, not from their code: a spect
 one dense matrix, a kernel is laid out tap by tap, a series is multiplied out as matrices. This is slow but simple.
 """
 
+import math
 from collections.abc import Callable
 from itertools import pairwise, product
 
@@ -17,7 +18,7 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
+from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -154,8 +155,8 @@ def _convolution(matrix: flint.arb_mat, module: FrozenModule, shape: Shape) -> F
 
 def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
     """`sum_f weight_f Re(W_f e^(i f.(p - q))) / n` at output pixel p and input pixel q: a circular convolution."""
-    i, h, w = shape
-    o = module.real.shape[1]
+    _, h, w = shape
+    o, i = module.real.shape[1:]  # i: channels of one group
     grid = module.grid
     rows, columns, half = grid.rows, grid.columns, grid.half
     cos_r, sin_r = _turns(rows)
@@ -175,8 +176,18 @@ def _spectrum(module: FrozenSpectrum, shape: Shape) -> Function:
     taps = (flint.arb_mat(waves) * flint.arb_mat(parts)).tolist()  # move -> (o i)
     place = {move: n for n, move in enumerate(moves)}
     pixels = list(product(range(h), range(w)))
+    groups = module.spec.groups
+    group = o // groups
+    zero = flint.arb(0)
     matrix = [
-        [taps[place[y - v, x - u]][a * i + b] for b in range(i) for v, u in pixels] for a in range(o) for y, x in pixels
+        [
+            taps[place[y - v, x - u]][a * i + b] if n == a // group else zero
+            for n in range(groups)
+            for b in range(i)
+            for v, u in pixels
+        ]
+        for a in range(o)
+        for y, x in pixels
     ]
     return _convolution(flint.arb_mat(matrix), module, shape)
 
@@ -299,16 +310,16 @@ def _hardtanh(module: FrozenHardtanh, shape: Shape) -> Function:
 
 def _windows(shape: Shape, size: int) -> list[list[int]]:
     """Indices of the entries of each window, with windows in the order of the output."""
-    c, h, w = shape
-    places = torch.arange(c * h * w).view(c, h, w)[:, : h // size * size, : w // size * size]
-    windows = places.unfold(1, size, size).unfold(2, size, size)
-    return windows.reshape(-1, size * size).tolist()
+    windows = torch.arange(_size(shape)).view(shape)
+    for axis in range(1, len(shape)):
+        windows = windows.unfold(axis, size, size)
+    return windows.reshape(-1, size ** (len(shape) - 1)).tolist()
 
 
 def _average_pool(module: FrozenAveragePool, shape: Shape) -> Function:
-    size = module.settings["size"]
-    windows = _windows(shape, size)
-    return lambda columns: [[sum((x[n] for n in window), flint.arb(0)) / size for window in windows] for x in columns]
+    windows = _windows(shape, module.settings["size"])
+    root = flint.arb(len(windows[0])).sqrt()
+    return lambda columns: [[sum((x[n] for n in window), flint.arb(0)) / root for window in windows] for x in columns]
 
 
 def _max_pool(module: FrozenMaxPool, shape: Shape) -> Function:
@@ -368,19 +379,19 @@ def _channel_shift(module: FrozenChannelShift, shape: Shape) -> Function:
 
 def _upsampling(module: FrozenUpsampling, shape: Shape) -> Function:
     c, h, w = shape
-    s = module.settings["stride"]
-    places = torch.arange(c * h * w).view(c // s**2, s, s, h, w).permute(0, 3, 1, 4, 2).flatten().tolist()
+    r, s = module.spec.sides
+    places = torch.arange(c * h * w).view(c // (r * s), r, s, h, w).permute(0, 3, 1, 4, 2).flatten().tolist()
     return lambda columns: [[x[n] for n in places] for x in columns]
 
 
 def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
     c, h, w = shape
-    s = module.settings["stride"]
-    places = torch.arange(c * h * w).view(c, h // s, s, w // s, s).permute(0, 2, 4, 1, 3).flatten().tolist()
+    r, s = module.spec.sides
+    places = torch.arange(c * h * w).view(c, h // r, r, w // s, s).permute(0, 2, 4, 1, 3).flatten().tolist()
     return lambda columns: [[x[n] for n in places] for x in columns]
 
 
-def _flatten(module: FrozenFlatten, shape: Shape) -> Function:
+def _as_it_is(module: FrozenModule, shape: Shape) -> Function:
     return lambda columns: columns
 
 
@@ -389,7 +400,7 @@ def _numbers(tensor: Tensor) -> Column:
 
 
 def _by_entry(tensor: Tensor, shape: Shape) -> Column:
-    return [v for v in _numbers(tensor) for _ in range(shape[1] * shape[2])]
+    return [v for v in _numbers(tensor) for _ in range(math.prod(shape[1:]))]
 
 
 def _size(shape: Shape) -> int:
@@ -409,7 +420,7 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenAveragePool: _average_pool,
     FrozenMaxPool: _max_pool,
     FrozenDownsampling: _downsampling,
-    FrozenFlatten: _flatten,
+    FrozenFlatten: _as_it_is,
     FrozenGroupSort: _group_sort,
     FrozenLeakyReLU: _leaky_relu,
     FrozenHardtanh: _hardtanh,
@@ -418,4 +429,6 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenLayerCentering: _layer_centering,
     FrozenChannelShift: _channel_shift,
     FrozenUpsampling: _upsampling,
+    FrozenToRow: _as_it_is,
+    FrozenFromRow: _as_it_is,
 }

@@ -22,7 +22,8 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenKernel, FrozenSeries
 from lotnet.frozen.direct_sum import FrozenDirectSum
-from lotnet.frozen.pointwise import FrozenHouseholder, FrozenNormalize
+from lotnet.frozen.moves import FrozenUpsampling
+from lotnet.frozen.pointwise import FrozenAveragePool, FrozenHouseholder, FrozenNormalize
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.linalg.polar import polar
 from lotnet.linalg.roundoff import Upper, gamma, unit_roundoff
@@ -167,6 +168,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "concatenation: max for the root of squares": partial(
         _patched, FrozenConcatenation, "_combine", lambda self, parts: Upper(max(parts)) * float(self.scale)
+    ),
+    "reshaped kernel: the norm of its matrix": partial(
+        _patched,
+        FrozenKernel,
+        "_prove_lipschitz",
+        lambda self: Upper(float(torch.linalg.matrix_norm(self.kernel.double().flatten(1), ord=2))),
+    ),
+    "average pool: the plain mean's constant": partial(
+        _patched, FrozenAveragePool, "_prove_lipschitz", lambda self: Upper(1) / math.sqrt(self.spec.size)
+    ),
+    "upsampling: the constant of a copy's inverse": partial(
+        _patched, FrozenUpsampling, "_prove_lipschitz", lambda self: Upper(1) / math.sqrt(math.prod(self.spec.sides))
     ),
     "groups and phases: taken to be orthogonal": partial(
         _patched, FrozenDirectSum, "_prove_lipschitz", lambda self: Upper(1)

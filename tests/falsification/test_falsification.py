@@ -32,7 +32,10 @@ REVEALING_SEEDS = {
     "l2 pooling: of the mean square": 22,
     "layer centring: the norm of the diagonal": 48,
     "concatenation: max for the root of squares": 10,
-    "groups and phases: taken to be orthogonal": 11,
+    "reshaped kernel: the norm of its matrix": 11,
+    "average pool: the plain mean's constant": 431,
+    "upsampling: the constant of a copy's inverse": 59,
+    "groups and phases: taken to be orthogonal": 215,
     "free kernel: norm of the reshaped kernel": 12,
 }
 

@@ -38,7 +38,9 @@ from lotnet.layers import (
     Normalize,
     NormalizedLinear,
     NormPool,
+    OrthogonalConv1d,
     OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
     OrthogonalLinear,
     freeze,
 )
@@ -127,7 +129,7 @@ def _neighbours(graph: FrozenModel, centre: Tensor, count: int) -> Tensor:
         gap, slope = gradient(centre)
         centre = (centre - gap * slope / slope.square().sum().clamp_min(1e-300)).clamp(0, 1)
     _, slope = gradient(centre)
-    size = 10.0 ** -(1 + 9 * torch.rand(count, 1, 1, 1, dtype=torch.float64))
+    size = 10.0 ** -(1 + 9 * torch.rand(count, *(1 for _ in centre.shape[1:]), dtype=torch.float64))
     size[::2] *= -1
     images = centre + size * slope / slope.norm().clamp_min(1e-300)
     far = torch.arange(count) % 8 == 7
@@ -323,6 +325,53 @@ def _branches(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
 
 
 def _geometry(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Convolutions with arguments of their own."""
+    return rng.choice((_parts, _transposed, _sequences, _reshaped))(rng)
+
+
+def _transposed(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Transposed convolutions, with strides that may differ along the axes."""
+    c, stride = rng.choice((1, 2)), rng.choice((1, 2, (1, 2)))
+    recipe = rng.choice((SOC(frozen_terms=2), "lot", "bcop"))
+    layer = OrthogonalConvTranspose2d(
+        c, c, rng.choice((1, 2, 3)), stride, padding_mode="circular", parametrization=recipe
+    )
+    _randomize(layer)
+    return (c, 4, 4), [_normalize(rng, c, scalar=True), layer]
+
+
+def _sequences(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """Convolutions and pools of sequences."""
+    c, length, stride = 2, rng.choice((4, 8)), rng.choice((1, 2))
+    recipe = rng.choice((SOC(frozen_terms=2), "lot", "lot"))
+    padding = rng.choice(("zeros", "circular"))
+    layer = OrthogonalConv1d(c, 2 * c, rng.choice((1, 2)), stride, padding_mode=padding, parametrization=recipe)
+    _randomize(layer)
+    pools: tuple[tuple[nn.Module, ...], ...] = (
+        (),
+        (AveragePool(2),),
+        (MaxPool(2),),
+        (GlobalAveragePool(),),
+        (MaxMin(),),
+    )
+    return (c, length), [_normalize(rng, c, scalar=True), layer, *rng.choice(pools)]
+
+
+def _reshaped(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
+    """RKO: the proved norm of the kernel is below one, and it is attained by one wave."""
+    c, side = rng.choice((1, 2)), 4
+    layer = OrthogonalConv2d(c, c, rng.choice((2, 3)), padding_mode="circular", parametrization="rko")
+    _randomize(layer)
+    return (c, side, side), [_normalize(rng, c, scalar=True), layer]
+
+
+def _randomize(layer: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+
+
+def _parts(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     """Groups and dilations, of layers that preserve norms and of truncated exponentials, which enlarge them."""
     c, side = rng.choice((2, 4)), 4
     sizes = {
@@ -332,10 +381,7 @@ def _geometry(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     }
     recipe = rng.choice((SOC(frozen_terms=2), "lot", "bcop"))
     layer = OrthogonalConv2d(c, c, rng.choice((1, 2)), parametrization=recipe, **sizes)
-    with torch.no_grad():
-        layer.weight.normal_()
-        assert layer.bias is not None
-        layer.bias.normal_()
+    _randomize(layer)
     return (c, side, side), [_normalize(rng, c, scalar=True), layer]
 
 

@@ -28,11 +28,13 @@ from lotnet import (
     Normalize,
     NormalizedLinear,
     NormPool,
+    OrthogonalConv1d,
     OrthogonalConv2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
 from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
+from lotnet.frozen.moves import FrozenFromRow, FrozenToRow
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
@@ -67,7 +69,9 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         lambda dtype: (
             frozen_block(nn.Sequential(randomized(OrthogonalConv2d(2, 4, 3)), MaxMin()), (2, 3, 4), dtype, "block"),
             (2, 3, 4),
-        )
+        ),
+        frozen(OrthogonalConv1d(2, 3, 3, stride=2), (2, 6)),
+        frozen(OrthogonalConv2d(2, 4, 2, stride=(1, 2)), (2, 3, 4)),
     ],
     "residual": [frozen(ConvexResidual(OrthogonalConv2d(2, 2, 3), 0.3), (2, 4, 3))],
     "spectrum": [
@@ -75,6 +79,7 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(3, 2, 2, padding_mode="circular"), (3, 4, 3)),
         frozen(OrthogonalConv2d(2, 2, 3, parametrization="cayley"), (2, 5, 3)),
         frozen(OrthogonalConv2d(2, 2, (1, 3)), (2, 3, 4)),
+        frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 3, 4)),
     ],
     "dense": [frozen(OrthogonalConv2d(2, 3, 3), (2, 2, 2)), frozen(OrthogonalConv2d(3, 1, 3), (3, 1, 2))],
     "kernel": [
@@ -82,20 +87,28 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(2, 2, 2, padding_mode="circular", parametrization="spectral"), (2, 3, 4)),
         frozen(OrthogonalConv2d(2, 2, 3, parametrization="eco"), (2, 4, 5)),
         frozen(OrthogonalConv2d(2, 3, 1), (2, 3, 4)),
+        frozen(OrthogonalConv2d(2, 3, 3, parametrization="rko"), (2, 3, 4)),
     ],
     "series": [
         frozen(OrthogonalConv2d(2, 3, 3, parametrization="soc"), (2, 3, 3)),
         frozen(OrthogonalConv2d(3, 2, 3, padding_mode="circular", parametrization=SOC(frozen_terms=3)), (3, 3, 4)),
         frozen(OrthogonalConv2d(2, 2, (3, 2), parametrization="soc"), (2, 3, 3)),
     ],
-    "normalize": [frozen(Normalize([0.1, 0.2], [0.3, 2.0]), (2, 3, 4))],
-    "shift": [frozen(Centering(3), (3, 2, 4))],
+    "normalize": [frozen(Normalize([0.1, 0.2], [0.3, 2.0]), shape) for shape in ((2, 3, 4), (2, 5))],
+    "shift": [frozen(Centering(3), shape) for shape in ((3, 2, 4), (3, 5), (3,))],
     "householder": [frozen(Householder(4), (4, 2, 3)), frozen(Householder(6, order=2), (6, 2, 2))],
-    "average_pool": [frozen(AveragePool(2), (2, 4, 5)), frozen(AveragePool(3), (1, 3, 6))],
+    "average_pool": [
+        frozen(AveragePool(2), (2, 4, 5)),
+        frozen(AveragePool(3), (1, 3, 6)),
+        frozen(AveragePool(3), (2, 7)),
+    ],
     "linear": [frozen(NormalizedLinear(7, 5), (7,))],
     "max_min": [frozen(MaxMin(), (4, 3, 2))],
-    "max_pool": [frozen(MaxPool(2), (2, 4, 5))],
-    "downsampling": [frozen(InvertibleDownsampling(2), (2, 4, 6))],
+    "max_pool": [frozen(MaxPool(2), (2, 4, 5)), frozen(MaxPool(3), (2, 7))],
+    "downsampling": [
+        frozen(InvertibleDownsampling(2), (2, 4, 6)),
+        frozen(InvertibleDownsampling((2, 3)), (2, 4, 6)),
+    ],
     "flatten": [lambda dtype: (FrozenFlatten(dtype, {}, {}), (2, 3, 2))],
     "group_sort": [frozen(GroupSort(3), (6, 2, 3)), frozen(FullSort(), (4, 2, 2))],
     "leaky_relu": [
@@ -103,9 +116,9 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         lambda dtype: (leaky_relu(torch.tensor([0.3, -0.9, 1.0], dtype=torch.float64), dtype), (3, 2, 2)),
     ],
     "hardtanh": [lambda dtype: (FrozenHardtanh(dtype, {}, {"low": EDGES[0], "high": EDGES[1]}), (3, 2, 2))],
-    "global_average_pool": [frozen(GlobalAveragePool(), (2, 3, 4)), frozen(GlobalAveragePool(), (3, 1, 5))],
+    "global_average_pool": [frozen(GlobalAveragePool(), shape) for shape in ((2, 3, 4), (3, 1, 5), (2, 7))],
     "norm_pool": [frozen(NormPool(2), (2, 4, 5)), frozen(NormPool(3), (1, 3, 6)), frozen(GlobalNormPool(), (2, 3, 4))],
-    "layer_centering": [frozen(LayerCentering(3), (3, 2, 4)), frozen(LayerCentering(2), (2, 1, 1))],
+    "layer_centering": [frozen(LayerCentering(3), shape) for shape in ((3, 2, 4), (3, 1, 1), (3, 5))],
     "concatenation": [
         frozen(Concatenation(OrthogonalConv2d(2, 3, 3), MaxMin(), nn.Identity()), (2, 4, 3)),
         frozen(Concatenation(NormalizedLinear(7, 5), nn.Identity(), scaled=False), (7,)),
@@ -116,7 +129,7 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(ChannelShift(1), (2, 2, 2)),
     ],
     "grouped": [
-        frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 3, 4)),
+        frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 2, 2)),
         frozen(OrthogonalConv2d(4, 2, 3, groups=2, parametrization="soc"), (4, 2, 2)),
     ],
     "dilated": [
@@ -124,7 +137,9 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(2, 2, 2, dilation=(2, 1), padding_mode="circular", parametrization="bcop"), (2, 4, 3)),
         frozen(OrthogonalConv2d(4, 4, 2, dilation=(2, 3), groups=2), (4, 3, 5)),
     ],
-    "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3))],
+    "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3)), frozen(InvertibleUpsampling((1, 3)), (6, 2, 3))],
+    "to_row": [lambda dtype: (FrozenToRow(dtype, {}, {}), (3, 4))],
+    "from_row": [lambda dtype: (FrozenFromRow(dtype, {}, {}), (3, 1, 4))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -209,8 +224,9 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 # Kinds that accept any number of channels, or any side.
 POOLS = {"max_pool", "average_pool", "norm_pool"}
 ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
+ANY_CHANNELS |= {"to_row", "from_row"}
 ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
-ANY_SIDE |= {"channel_shift", "upsampling"}
+ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row"}
 
 
 @kinds
@@ -221,7 +237,9 @@ def test_only_the_declared_input_shape_is_accepted(kind: str) -> None:
         assert module.fits(shape)
         assert module.fits((shape[0] + 5, *shape[1:])) == (kind in ANY_CHANNELS)
         for place in range(1, len(shape)):
-            assert module.fits(tuple(n + (d == place) for d, n in enumerate(shape))) == (kind in ANY_SIDE)
+            more_rows = kind == "from_row" and place == 1
+            larger = tuple(n + (d == place) for d, n in enumerate(shape))
+            assert module.fits(larger) == (kind in ANY_SIDE and not more_rows)
 
 
 def test_one_mean_or_shift_is_not_broadcast_over_channels() -> None:

@@ -26,7 +26,7 @@ def folded() -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 OUTSIDE: list[tuple[str, dict[str, Any], dict[str, torch.Tensor], str]] = [
     ("spectrum", *folded(), "padding must be from 0 to 4096, not -3"),
     ("spectrum", folded()[0] | {"padding": "3"}, folded()[1], "padding must be a whole number"),
-    ("spectrum", folded()[0] | {"padding": 1}, folded()[1], r"real must have the shape f o i with f = 60, .*, not"),
+    ("spectrum", folded()[0] | {"padding": 1}, folded()[1], r"real must have the shape f gp i with f = 60, .*, not"),
     ("spectrum", {"height": 8, "width": 8}, folded()[1], "padding is missing"),
     ("kernel", KERNEL | {"dilation": [1, 0]}, {"bias": BIAS, "kernel": MATRIX}, r"dilation\[1\] must be from 1"),
     ("kernel", KERNEL | {"dilation": [1, 1, 9]}, {"bias": BIAS, "kernel": MATRIX}, "dilation must be a list of 2"),

@@ -329,7 +329,7 @@ def test_integer_images_are_refused() -> None:
         ({"padding": "circular"}, r"not 'circular': use .*padding_mode for the border"),
         ({"padding": 1, "kernel_size": 2}, r'not 1: use padding="same", and'),
         ({"stride": 0}, r"stride must be one or two whole numbers, at least 1, not 0"),
-        ({"stride": (1, 2)}, r"stride must be equal along rows and columns, not \(1, 2\): pass one number"),
+        ({"stride": (1, 2, 2)}, r"stride must be one or two whole numbers, at least 1, not \(1, 2, 2\)"),
         ({"kernel_size": (3, 3, 3)}, r"kernel_size must be one or two whole numbers, at least 1, not \(3, 3, 3\)"),
         ({"kernel_size": 3.0}, r"kernel_size must be one or two whole numbers, at least 1, not 3.0"),
     ),

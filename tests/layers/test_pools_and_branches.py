@@ -153,6 +153,8 @@ def test_bad_input() -> None:
         ChannelShift(3, "reflect")
     with pytest.raises(InputError, match=r"images of 6 x 2 have no window of 3 x 3: use a smaller size"):
         NormPool(3)(torch.zeros(1, 1, 6, 2))
-    for layer in (GlobalAveragePool(), GlobalNormPool(), NormPool(1), InvertibleUpsampling(1), ChannelShift(1)):
+    for layer in (GlobalNormPool(), NormPool(1), InvertibleUpsampling(1), ChannelShift(1)):
         with pytest.raises(InputError, match="one image is a batch of one"):
             layer(torch.zeros(3, 4, 4))
+    with pytest.raises(InputError, match="one image is a batch of one"):
+        GlobalAveragePool()(torch.zeros(4, 4))

@@ -25,6 +25,7 @@ from lotnet import (
     Normalize,
     NormalizedLinear,
     NormPool,
+    OrthogonalConv1d,
     OrthogonalConv2d,
     OrthogonalConvTranspose2d,
     OrthogonalLinear,
@@ -61,6 +62,8 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "channel shift": (OrthogonalConv2d(4, 9, 1), ChannelShift(3)),
     "upsampling": (InvertibleUpsampling(2),),
     "transposed": (OrthogonalConvTranspose2d(4, 2, 3, 2),),
+    "strides": (OrthogonalConv2d(4, 8, 3, (1, 2)), OrthogonalConvTranspose2d(8, 4, 3, (3, 1))),
+    "groups": (OrthogonalConv2d(4, 6, 3, groups=2),),
     "several": (OrthogonalConv2d(4, 4, 3), MaxMin(), OrthogonalConv2d(4, 2, 3, 2), Householder(2), AveragePool(3)),
 } | {
     f"{name} {mode} k={k} s={stride}": (OrthogonalConv2d(4, 5, k, stride, padding_mode=mode, parametrization=name),)
@@ -145,5 +148,7 @@ def test_every_frozen_kind_is_covered() -> None:
         for module in freeze(nn.Sequential(*layers), SHAPE).modules()
         if type(module) in FROZEN.values()
     }
-    small = OrthogonalConv2d(2, 2, 3).frozen((2, 2, 2), torch.float32)
-    assert met | {type(small)} == set(FROZEN.values())
+    met.add(type(OrthogonalConv2d(2, 2, 3).frozen((2, 2, 2), torch.float32)))
+    met |= {type(module) for module in OrthogonalConv1d(2, 2, 3).frozen((2, 4), torch.float32).modules()}
+    grouped = OrthogonalConv2d(4, 4, 3, groups=2, parametrization="bcop")
+    assert met | {type(grouped.frozen((4, 3, 3), torch.float32))} >= set(FROZEN.values())

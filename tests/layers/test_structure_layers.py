@@ -12,7 +12,10 @@ from lotnet import (
     AveragePool,
     Centering,
     ConvexResidual,
+    GlobalAveragePool,
     InvertibleDownsampling,
+    InvertibleUpsampling,
+    LayerCentering,
     MaxMin,
     MaxPool,
     Normalize,
@@ -119,11 +122,37 @@ def test_downsampling_needs_divisible_sides() -> None:
         InvertibleDownsampling(2)(torch.zeros(1, 6, 6))
 
 
-@pytest.mark.parametrize("kind", (InvertibleDownsampling, AveragePool, MaxPool))
+@pytest.mark.parametrize("kind", (AveragePool, MaxPool))
 @pytest.mark.parametrize("size", (0, -2, (2, 2), 2.0))
 def test_a_window_size_is_one_positive_integer(kind: type[nn.Module], size: object) -> None:
     with pytest.raises(InputError, match="must be one whole number, at least 1"):
         kind(size)
+
+
+@pytest.mark.parametrize("stride", (0, -2, (2, 2, 2), 2.0))
+def test_a_stride_is_one_or_two_positive_integers(stride: object) -> None:
+    with pytest.raises(InputError, match="stride must be one or two whole numbers, at least 1"):
+        InvertibleDownsampling(stride)  # type: ignore[arg-type]
+
+
+def test_a_stride_may_differ_along_the_axes() -> None:
+    x = torch.randn(2, 3, 4, 6)
+    y = InvertibleDownsampling((2, 3))(x)
+    assert y.shape == (2, 18, 2, 2)
+    assert torch.equal(y[:, :6].reshape(2, 2, 3, 2, 2)[:, 1, 2], x[:, 0, 1::2, 2::3])
+    assert torch.equal(InvertibleUpsampling((2, 3))(y), x)
+
+
+def test_pools_and_centring_of_sequences() -> None:
+    x = torch.randn(2, 4, 7)
+    assert torch.allclose(AveragePool(3)(x), x[..., :6].unflatten(2, (2, 3)).sum(dim=3) / 3**0.5, atol=1e-6)
+    assert torch.equal(MaxPool(3)(x), x[..., :6].unflatten(2, (2, 3)).amax(dim=3))
+    assert torch.allclose(GlobalAveragePool()(x)[..., 0], x.sum(dim=2) / 7**0.5, atol=1e-6)
+    assert torch.allclose(LayerCentering(4)(x), x - x.mean(dim=2, keepdim=True), atol=1e-6)
+    assert torch.allclose(Centering(4)(x), x - x.mean(dim=(0, 2), keepdim=True), atol=1e-6)
+    vectors = torch.randn(5, 4)
+    assert torch.allclose(Centering(4)(vectors), vectors - vectors.mean(dim=0), atol=1e-6)
+    assert torch.allclose(Normalize([0.5] * 4, 2.0)(x), (x - 0.5) / 2)
 
 
 @pytest.mark.parametrize("kind", (AveragePool, MaxPool))
@@ -153,7 +182,7 @@ def test_centering_adds_its_bias_and_refuses_other_channels() -> None:
         layer.bias.copy_(torch.tensor([1.0, -1.0]))
     x = torch.randn(1, 2, 3, 3)
     assert torch.allclose(layer(x), x + torch.tensor([1.0, -1.0])[:, None, None])
-    for shape in ((1, 1, 3, 3), (1, 2)):
+    for shape in ((1, 1, 3, 3), (1, 3), (2,)):
         with pytest.raises(InputError, match=r"images with 2 channels.*: set channels to match"):
             layer(torch.zeros(shape))
 

@@ -45,7 +45,7 @@ def test_stages(depth: int) -> None:
         last, conv = n == per_stage - 1, convolution(layer)
         assert conv.in_channels == channels
         assert conv.out_channels == 4 * 2 ** (stage + last)
-        assert conv.stride == (2 if last else 1)
+        assert conv.stride == ((2, 2) if last else (1, 1))
         assert conv.kernel_size == (1 if place == depth - 1 else 3)
         assert isinstance(layer, ConvexResidual) == (0 < n < per_stage - 1)
         channels = conv.out_channels

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
-from lotnet.attacks.pgd import Model, PGDSettings, nearest_boundary, pgd_l2
+from lotnet.attacks.pgd import Model, PGDSettings, for_each, nearest_boundary, pgd_l2
 from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
 from lotnet.certification.certificate import Certificates, Claim
 from lotnet.certification.rounding import Bounds, bounds
@@ -146,7 +146,7 @@ def attack_points(
     yield "PGD", descent
     with torch.no_grad():
         better = margins(model(descent), labels) < margins(model(step), labels)
-    start = torch.where(better[:, None, None, None], descent, step)
+    start = torch.where(for_each(better, step), descent, step)
     yield (
         "the rounding search",
         rounding_search(model, images, labels, radius, start=start, tries=budget.tries, generator=generator),

@@ -51,7 +51,7 @@ class Ball(ABC):
 
     def __init__(self, radius: float | Tensor, images: Tensor) -> None:
         size = torch.as_tensor(radius, dtype=images.dtype, device=images.device)
-        self.radius = size.expand(len(images)).view(-1, 1, 1, 1)
+        self.radius = for_each(size.expand(len(images)), images)
 
     @abstractmethod
     def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -69,7 +69,7 @@ class Ball(ABC):
 class L2(Ball):
     def random(self, like: Tensor, generator: torch.Generator | None) -> Tensor:
         direction = self.steepest(_random(torch.randn, like.shape, like, generator))
-        part = _random(torch.rand, (len(like), 1, 1, 1), like, generator)
+        part = for_each(_random(torch.rand, (len(like),), like, generator), like)
         return self.radius * direction * part ** (1 / like.shape[1:].numel())
 
     def steepest(self, gradient: Tensor) -> Tensor:
@@ -177,7 +177,12 @@ def nearest_boundary(model: Model, images: Tensor, labels: Tensor) -> Tensor:
 def norms(x: Tensor) -> Tensor:  # b ... -> b 1 1 1
     """l2 norms, clamped above zero, so that zero divided by its norm is zero."""
     size = torch.linalg.vector_norm(x.flatten(1), dim=1).clamp_min(torch.finfo(x.dtype).tiny)
-    return size.view(-1, *(1,) * (x.ndim - 1))
+    return for_each(size, x)
+
+
+def for_each(values: Tensor, x: Tensor) -> Tensor:  # b, b ... -> b 1 1 1
+    """Lay out a number for each image of the batch x so that it is broadcast over its pixels."""
+    return values.view(-1, *(1,) * (x.ndim - 1))
 
 
 def unit(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import Model, nearest_boundary, norms
+from lotnet.attacks.pgd import Model, for_each, nearest_boundary, norms
 from lotnet.losses import margins
 
 
@@ -34,7 +34,7 @@ def onto_sphere(images: Tensor, directions: Tensor, radius: Tensor) -> Tensor:
     It is a few roundings inside at most. An image does not move if no representable point along the direction lies
     within the radius.
     """
-    steps = radius.to(images).view(-1, 1, 1, 1) * directions / norms(directions)
+    steps = for_each(radius.to(images), images) * directions / norms(directions)
     points = images.clone()
     eps = torch.finfo(images.dtype).eps
     for n, (image, step, limit) in enumerate(zip(images, steps, radius.tolist(), strict=True)):

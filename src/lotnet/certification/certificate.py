@@ -141,7 +141,7 @@ def certify(
         for batch in images.split(batch_size):
             batch = batch.to(device, torch.float64)
             finite = batch.isfinite().flatten(1).all(dim=1)
-            logits = graph(torch.where(finite[:, None, None, None], batch, 0))
+            logits = graph(torch.where(finite.view(-1, *(1,) * (batch.ndim - 1)), batch, 0))
             known = finite & logits.isfinite().all(dim=1)
             logits = torch.where(known[:, None], logits, torch.nan)  # no margin, so no radius
             parts.append([t.cpu() for t in (*certified_radii(logits, limits, std), finite)])
@@ -193,7 +193,7 @@ def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
         raise InputError(
             "subnormal numbers are flushed to zero: call torch.set_flush_denormal(False) before certifying"
         )
-    if images.ndim != 4 or tuple(images.shape[1:]) != model.input_shape:
+    if tuple(images.shape[1:]) != model.input_shape:
         raise InputError(
             f"the model was frozen for images of {model.input_shape}, not {tuple(images.shape[1:])}: "
             "resize them or freeze the model at that size"

@@ -1,11 +1,13 @@
 """Frozen centring of each image."""
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape
+from lotnet.frozen.pointwise import by_channel, pixel_axes
 from lotnet.linalg.bounds import norm_bound
 from lotnet.linalg.roundoff import Upper, rounding_error
 
@@ -15,13 +17,13 @@ class FrozenLayerCentering(FrozenModule):
 
     Spec = ImageSize
     TENSORS: ClassVar[Mapping[str, str]] = {"bias": "c"}
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: ImageSize
 
     bias: Tensor  # c
 
     def forward(self, x: Tensor) -> Tensor:
-        return x - x.sum(dim=(2, 3), keepdim=True) / self.spec.pixels + self.bias[:, None, None]
+        return x - x.sum(dim=pixel_axes(x), keepdim=True) / self.spec.pixels + by_channel(self.bias, x)
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(1)
@@ -42,3 +44,6 @@ class FrozenLayerCentering(FrozenModule):
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
+
+    def fits(self, shape: Shape) -> bool:
+        return super().fits(shape) and len(shape) > 1 and math.prod(shape[1:]) == self.spec.pixels

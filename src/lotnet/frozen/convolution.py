@@ -29,6 +29,8 @@ Padding = Annotated[int, Between(0, 4096)]
 class SpectrumSpec(ImageSize):
     padding: Padding | tuple[Padding, ...]
     """Of rows and columns; two numbers if they differ."""
+    groups: Annotated[int, Between(1, 2**20)] = 1
+    """Groups of channels with matrices of their own."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.padding, int) and len(self.padding) != 2:
@@ -86,10 +88,15 @@ class FrozenConvolution(FrozenModule):
 
 
 class FrozenSpectrum(FrozenConvolution):
-    """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`."""
+    """`T^T diag(W_f) T`, with T the isometry of `linalg.fourier`: norm at most `max_f ||W_f||`.
+
+    With groups, W_f is block-diagonal, and its rows are stored without the zeros. Its norm is the largest of its
+    blocks', and so is the error of its product in l2, relative to the input.
+    """
 
     Spec = SpectrumSpec
-    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "o", "real": "f o i", "imaginary": "f o i"}
+    TENSORS: ClassVar[Mapping[str, str]] = {"bias": "gp", "real": "f gp i", "imaginary": "f gp i"}
+    INPUT = "gi h w"
     spec: SpectrumSpec
     real: Tensor  # f o i
     imaginary: Tensor  # f o i
@@ -103,7 +110,7 @@ class FrozenSpectrum(FrozenConvolution):
         return self.spec.grid
 
     def sizes(self) -> dict[str, int]:
-        return super().sizes() | {"f": self.grid.frequencies}
+        return super().sizes() | {"f": self.grid.frequencies, "g": self.spec.groups}
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self._blocks = None  # `to`, `double` and the like change the tensors they are made from
@@ -119,11 +126,12 @@ class FrozenSpectrum(FrozenConvolution):
                 self._blocks = real_blocks(self._transfers())
         return convolve(x, self._blocks, self.grid)
 
-    def _transfers(self) -> Tensor:
-        return torch.complex(self.real, self.imaginary)
+    def _transfers(self) -> Tensor:  # f o i, or f g o i
+        transfers, groups = torch.complex(self.real, self.imaginary), self.spec.groups
+        return transfers if groups == 1 else transfers.unflatten(1, (groups, -1))
 
     def _prove_lipschitz(self) -> Upper:
-        return Upper(float(spectral_norm_bound(self._transfers()).max()))
+        return Upper(float(spectral_norm_bound(self._transfers().flatten(0, -3)).max()))
 
     def orthogonality_error(self) -> float:
         return deviation(self._transfers())
@@ -132,7 +140,7 @@ class FrozenSpectrum(FrozenConvolution):
         """Errors of T, the blocks and T transposed. The exact T is an isometry, so only the blocks change norms."""
         sizes, lipschitz = (self.grid.rows, self.grid.columns), self.lipschitz_bound()
         error = dft_error(sizes, norm, self.precision)
-        block_beta = float(beta(self._transfers()).max())
+        block_beta = float(beta(self._transfers().flatten(0, -3)).max())
         inner = complex_product_error(block_beta, self.real.shape[2], norm + error, self.precision)
         error = lipschitz * error + inner
         return error + dft_error(sizes, lipschitz * norm + error, self.precision)

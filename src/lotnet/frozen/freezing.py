@@ -32,12 +32,17 @@ def _(operator: Spectrum, shape: Shape, bias: Tensor | None, dtype: torch.dtype)
     """Store one matrix per frequency, or the dense matrix if that is no larger: images of up to 2 x 2 pixels."""
     _, h, w = shape
     grid, transfers, shrink = operator.grid, operator.transfers, _shrink(dtype)
+    groups = transfers.shape[1] if transfers.ndim == 4 else 1
     if (h * w) ** 2 <= 4 * grid.frequencies:
+        if groups > 1:
+            parts = tuple(Spectrum(group, grid) for group in transfers.unbind(1))
+            return freeze_operator(Grouped(parts), shape, bias, dtype)
         return _dense(_spectrum_matrix(operator), shape, bias, dtype)
-    tensors = {"real": transfers.real * shrink, "imaginary": transfers.imag * shrink}
-    tensors["bias"] = _bias(bias, transfers.shape[1])
+    rows = transfers.flatten(1, -2) * shrink  # f go i
+    tensors = {"real": rows.real, "imaginary": rows.imag, "bias": _bias(bias, rows.shape[1])}
     padding = grid.padding if isinstance(grid.padding, int) else list(grid.padding)
-    return FrozenSpectrum(dtype, {"height": h, "width": w, "padding": padding}, tensors)
+    settings = {"height": h, "width": w, "padding": padding} | ({"groups": groups} if groups > 1 else {})
+    return FrozenSpectrum(dtype, settings, tensors)
 
 
 @freeze_operator.register

@@ -21,7 +21,7 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling
+from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -66,6 +66,8 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "concatenation": FrozenConcatenation,
     "channel_shift": FrozenChannelShift,
     "upsampling": FrozenUpsampling,
+    "to_row": FrozenToRow,
+    "from_row": FrozenFromRow,
     "grouped": FrozenGrouped,
     "dilated": FrozenDilated,
 }
@@ -170,7 +172,7 @@ class FrozenModel(FrozenSequential):
             stages = [_build(spec, state, f"stages.{n}.", dtype) for n, spec in enumerate(config["stages"])]
             model = FrozenModel(dtype, config["settings"], {}, *stages)
             whole = config["format"] == 2 or config.get("sha256") == _digest(config)
-            intact = whole and len(model.input_shape) == 3 and model.is_intact()
+            intact = whole and len(model.input_shape) in (2, 3) and model.is_intact()
             named = intact and len(model.spec.classes) in (0, *model.output_shape(model.input_shape)[:1])
         except InputError as error:
             raise _damaged(folder, f" ({error})") from None

@@ -1,4 +1,4 @@
-"""Frozen modules that only move entries: channels to windows, and channels shifted by pixels."""
+"""Frozen modules that only move entries: channels to windows, sequences to rows, and channels shifted by pixels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,11 @@ from lotnet.frozen.pointwise import StrideSpec
 from lotnet.records import WrongType
 
 
-def channels_to_windows(x: Tensor, stride: int) -> Tensor:  # b c*s*s h w -> b c h*s w*s
-    """`F.pixel_shuffle`, for empty batches too: the inverse of `windows_to_channels`."""
-    b, c, h, w = x.shape
-    channels = c // stride**2
-    windows = x.reshape(b, channels, stride, stride, h, w).permute(0, 1, 4, 2, 5, 3)
-    return windows.reshape(b, channels, h * stride, w * stride)
+def channels_to_windows(x: Tensor, stride: tuple[int, int]) -> Tensor:  # b c*r*s h w -> b c h*r w*s
+    """`F.pixel_shuffle` with a stride (rows, columns), for empty batches too: the inverse of `windows_to_channels`."""
+    (b, c, h, w), (r, s) = x.shape, stride
+    windows = x.reshape(b, c // (r * s), r, s, h, w).permute(0, 1, 4, 2, 5, 3)
+    return windows.reshape(b, c // (r * s), h * r, w * s)
 
 
 def shift_channels(x: Tensor, size: int, padding_mode: Literal["zeros", "circular"]) -> Tensor:
@@ -44,22 +43,47 @@ class ShiftsSpec:
 
 
 class FrozenUpsampling(Exact):
-    """Turn each s^2 channels into an s x s window."""
+    """Turn each r s channels into an r x s window."""
 
     Spec = StrideSpec
-    INPUT = "ssc h w"
+    INPUT = "rsc h w"
     spec: StrideSpec
 
     def sizes(self) -> dict[str, int]:
-        return {"s": self.spec.stride}
+        return dict(zip("rs", self.spec.sides, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        return channels_to_windows(x, self.spec.stride)
+        return channels_to_windows(x, self.spec.sides)
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, h, w = shape
-        s = self.spec.stride
-        return (c // s**2, h * s, w * s)
+        (c, h, w), (r, s) = shape, self.spec.sides
+        return (c // (r * s), h * r, w * s)
+
+
+class FrozenToRow(Exact):
+    """Turn a sequence into an image of one row."""
+
+    INPUT = "c n"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :, None]
+
+    def output_shape(self, shape: Shape) -> Shape:
+        c, n = shape
+        return (c, 1, n)
+
+
+class FrozenFromRow(Exact):
+    """Turn an image of one row into a sequence."""
+
+    INPUT = "c 1 n"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :, 0]
+
+    def output_shape(self, shape: Shape) -> Shape:
+        c, _, n = shape
+        return (c, n)
 
 
 class FrozenChannelShift(Exact):

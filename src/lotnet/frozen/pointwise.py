@@ -22,19 +22,28 @@ def max_min(x: Tensor) -> Tensor:
     return torch.cat((a.maximum(b), a.minimum(b)), dim=1)
 
 
-def windows_to_channels(x: Tensor, stride: int) -> Tensor:  # b c h w -> b c*s*s h/s w/s
-    """`F.pixel_unshuffle`: each stride x stride window becomes stride^2 channels.
+def by_channel(values: Tensor, x: Tensor) -> Tensor:  # c, b c ... -> c 1 ...
+    """Lay out a number for each channel so that it is broadcast over the pixels of x."""
+    return values.view(-1, *(1,) * (x.ndim - 2))
+
+
+def pixel_axes(x: Tensor) -> tuple[int, ...]:  # b c ...
+    return tuple(range(2, x.ndim))
+
+
+def windows_to_channels(x: Tensor, stride: tuple[int, int]) -> Tensor:  # b c h w -> b c*r*s h/r w/s
+    """`F.pixel_unshuffle` with a stride (rows, columns): each window of that size becomes as many channels.
 
     It preserves the memory order pixels, channels, batch, in which `linalg.fourier` returns images. An empty batch,
     which `F.pixel_unshuffle` returns as it is, changes its shape like any other.
     """
-    pixels = x.permute(2, 3, 1, 0)
+    pixels, (r, s) = x.permute(2, 3, 1, 0), stride
     h, w, c, b = pixels.shape
     if not pixels.is_contiguous():
-        windows = x.reshape(b, c, h // stride, stride, w // stride, stride).permute(0, 1, 3, 5, 2, 4)
-        return windows.reshape(b, c * stride**2, h // stride, w // stride)
-    windows = pixels.view(h // stride, stride, w // stride, stride, c, b).permute(0, 2, 4, 1, 3, 5)
-    return windows.reshape(h // stride, w // stride, c * stride**2, b).permute(3, 2, 0, 1)
+        windows = x.reshape(b, c, h // r, r, w // s, s).permute(0, 1, 3, 5, 2, 4)
+        return windows.reshape(b, c * r * s, h // r, w // s)
+    windows = pixels.view(h // r, r, w // s, s, c, b).permute(0, 2, 4, 1, 3, 5)
+    return windows.reshape(h // r, w // s, c * r * s, b).permute(3, 2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -44,14 +53,39 @@ class ShiftSpec:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """Disjoint windows of size x size."""
+    """Disjoint windows of size x size in images, and of `size` entries in sequences."""
 
     size: Size
 
 
 @dataclass(frozen=True)
 class StrideSpec:
-    stride: Size
+    stride: Size | tuple[Size, Size]
+    """Of rows and columns; two numbers if they differ."""
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return (self.stride, self.stride) if isinstance(self.stride, int) else self.stride
+
+
+def image_settings(shape: Shape) -> dict[str, int]:
+    """The settings of an `ImageSize`. A sequence is an image of one row."""
+    return {"height": shape[1] if len(shape) == 3 else 1, "width": shape[-1]}
+
+
+def stride_settings(stride: tuple[int, int]) -> dict[str, int | list[int]]:
+    """The settings of a `StrideSpec`."""
+    return {"stride": stride[0] if stride[0] == stride[1] else list(stride)}
+
+
+def window_shape(shape: Shape, size: int) -> Shape:
+    """One entry for each complete window."""
+    return (shape[0], *(n // size for n in shape[1:]))
+
+
+def has_windows(shape: Shape, size: int) -> bool:
+    """Whether it is the shape of an image or a sequence that is large enough."""
+    return len(shape) in (2, 3) and min(shape[1:]) >= size
 
 
 class FrozenNormalize(FrozenModule):
@@ -59,14 +93,14 @@ class FrozenNormalize(FrozenModule):
 
     Spec = ImageSize
     TENSORS: ClassVar[Mapping[str, str]] = {"mean": "c", "std": "c"}
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: ImageSize
 
     mean: Tensor  # c
     std: Tensor  # c
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean[:, None, None]) / self.std[:, None, None]
+        return (x - by_channel(self.mean, x)) / by_channel(self.std, x)
 
     def _prove_lipschitz(self) -> Upper:
         smallest = float(self.std.abs().min())
@@ -84,19 +118,22 @@ class FrozenNormalize(FrozenModule):
     def output_shape(self, shape: Shape) -> Shape:
         return shape
 
+    def fits(self, shape: Shape) -> bool:
+        return super().fits(shape) and math.prod(shape[1:]) == self.spec.pixels
+
 
 class FrozenShift(FrozenModule):
-    """`x + shift` per channel, on images of `pixels` pixels."""
+    """`x + shift` per channel, on images or sequences of `pixels` pixels; vectors have one."""
 
     Spec = ShiftSpec
     TENSORS: ClassVar[Mapping[str, str]] = {"shift": "c"}
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: ShiftSpec
 
     shift: Tensor  # c
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.shift[:, None, None]
+        return x + by_channel(self.shift, x)
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(1)
@@ -146,27 +183,28 @@ class FrozenHouseholder(FrozenModule):
 
 
 class FrozenAveragePool(FrozenModule):
-    """Sums over disjoint k x k windows, divided by k: each output is a unit vector's inner product with a window."""
+    """Sums over disjoint windows of n entries, divided by sqrt n: inner products of windows with a unit vector."""
 
     Spec = WindowSpec
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: WindowSpec
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.avg_pool2d(x, self.spec.size) * self.spec.size
+        pool = F.avg_pool2d if x.ndim == 4 else F.avg_pool1d
+        return pool(x, self.spec.size) * self.spec.size ** ((x.ndim - 2) / 2)
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(1)
 
     def _local_error(self, norm: Upper) -> Upper:
+        """n - 1 additions, a quotient, a rounded root and a product, with n at most the square of the size."""
         return rounding_error(self.spec.size**2 + 2, norm, self.precision)
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, h, w = shape
-        return (c, h // self.spec.size, w // self.spec.size)
+        return window_shape(shape, self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return super().fits(shape) and min(shape[1:]) >= self.spec.size
+        return super().fits(shape) and has_windows(shape, self.spec.size)
 
 
 class FrozenLinear(FrozenModule):
@@ -210,37 +248,36 @@ class FrozenMaxPool(Exact):
     """Largest entry of disjoint windows."""
 
     Spec = WindowSpec
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: WindowSpec
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(x, self.spec.size)
+        pool = F.max_pool2d if x.ndim == 4 else F.max_pool1d
+        return pool(x, self.spec.size)
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, h, w = shape
-        return (c, h // self.spec.size, w // self.spec.size)
+        return window_shape(shape, self.spec.size)
 
     def fits(self, shape: Shape) -> bool:
-        return super().fits(shape) and min(shape[1:]) >= self.spec.size
+        return super().fits(shape) and has_windows(shape, self.spec.size)
 
 
 class FrozenDownsampling(Exact):
-    """Turn each s x s window into s^2 channels."""
+    """Turn each r x s window into r s channels."""
 
     Spec = StrideSpec
-    INPUT = "c sh sw"
+    INPUT = "c rh sw"
     spec: StrideSpec
 
     def sizes(self) -> dict[str, int]:
-        return {"s": self.spec.stride}
+        return dict(zip("rs", self.spec.sides, strict=True))
 
     def forward(self, x: Tensor) -> Tensor:
-        return windows_to_channels(x, self.spec.stride)
+        return windows_to_channels(x, self.spec.sides)
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, h, w = shape
-        s = self.spec.stride
-        return (c * s * s, h // s, w // s)
+        (c, h, w), (r, s) = shape, self.spec.sides
+        return (c * r * s, h // r, w // s)
 
 
 class FrozenFlatten(Exact):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape
+from lotnet.frozen.pointwise import pixel_axes
 from lotnet.linalg.roundoff import Upper, rounding_error
 
 
@@ -20,13 +21,13 @@ class FrozenGlobalAveragePool(FrozenModule):
 
     Spec = ImageSize
     TENSORS: ClassVar[Mapping[str, str]] = {"scale": ""}
-    INPUT = "c h w"
+    INPUT = "c ..."
     spec: ImageSize
 
     scale: Tensor  # ()
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.sum(dim=(2, 3), keepdim=True) * self.scale
+        return x.sum(dim=pixel_axes(x), keepdim=True) * self.scale
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(self.spec.pixels).sqrt() * abs(float(self.scale))
@@ -36,7 +37,10 @@ class FrozenGlobalAveragePool(FrozenModule):
         return rounding_error(self.spec.pixels, self.lipschitz_bound() * norm, self.precision)
 
     def output_shape(self, shape: Shape) -> Shape:
-        return (shape[0], 1, 1)
+        return (shape[0], *(1 for _ in shape[1:]))
+
+    def fits(self, shape: Shape) -> bool:
+        return super().fits(shape) and len(shape) > 1 and math.prod(shape[1:]) == self.spec.pixels
 
 
 class FrozenNormPool(FrozenModule):

@@ -5,6 +5,7 @@ from lotnet.layers.base import LipschitzLayer, freeze
 from lotnet.layers.branches import Concatenation
 from lotnet.layers.centering import LayerCentering
 from lotnet.layers.conv import OrthogonalConv2d
+from lotnet.layers.conv1d import OrthogonalConv1d
 from lotnet.layers.linear import NormalizedLinear, OrthogonalLinear
 from lotnet.layers.moves import ChannelShift, InvertibleUpsampling
 from lotnet.layers.pooling import GlobalAveragePool, GlobalNormPool, NormPool
@@ -39,6 +40,7 @@ __all__ = [
     "NormPool",
     "Normalize",
     "NormalizedLinear",
+    "OrthogonalConv1d",
     "OrthogonalConv2d",
     "OrthogonalConvTranspose2d",
     "OrthogonalLinear",

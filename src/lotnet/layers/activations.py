@@ -10,7 +10,7 @@ from lotnet.frozen.activations import FrozenGroupSort, FrozenLeakyReLU, group_so
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenHouseholder, FrozenMaxMin, max_min
 from lotnet.kernels import dispatch
-from lotnet.layers.base import LipschitzLayer, check_sizes
+from lotnet.layers.base import LipschitzLayer, check_floating, check_sizes
 
 
 class MaxMin(LipschitzLayer):
@@ -58,6 +58,7 @@ class Householder(LipschitzLayer):
         return _normals(self.angles)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         if x.ndim < 2 or x.shape[1] != self.channels:
             raise InputError(
                 f"this Householder activation takes {self.channels} channels, not a tensor of shape {tuple(x.shape)}: "
@@ -87,6 +88,7 @@ class GroupSort(LipschitzLayer):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         if x.ndim < 2 or x.shape[1] % self.size:
             raise InputError(
                 f"GroupSort({self.size}) takes batches (b, c, ...) with channels divisible by {self.size}, not a "
@@ -147,6 +149,7 @@ class Abs(LipschitzLayer):
 
 
 def _check_batch(x: Tensor, name: str) -> None:
+    check_floating(x)
     if x.ndim < 2:
         raise InputError(f"{name} takes batches (b, c, ...), not a tensor of shape {tuple(x.shape)}: add the batch")
 

@@ -18,20 +18,26 @@ def pair(name: str, size: Any) -> Pair:
     return (int(sizes[0]), int(sizes[1]))
 
 
-def same_pair(name: str, size: Any) -> int:
-    """A size that is equal along both axes, given as a number or a pair."""
-    rows, columns = pair(name, size)
-    if rows != columns:
-        raise InputError(f"{name} must be equal along rows and columns, not {size!r}: pass one number")
-    return rows
+def single(name: str, size: Any) -> int:
+    """A size along one axis: a whole number, or a sequence of one."""
+    sizes = tuple(size) if isinstance(size, Sequence) and not isinstance(size, str) else (size,)
+    if len(sizes) != 1 or not is_size(sizes[0]):
+        raise InputError(f"{name} must be one whole number, at least 1, not {size!r}")
+    return int(sizes[0])
 
 
-def check_padding(padding: Any, kernel_size: Pair, dilation: Pair) -> None:
-    """Accept "same" and the numbers that equal it, `dilation (kernel_size - 1) / 2`."""
+def compact(sizes: Pair) -> int | Pair:
+    """One number for two equal ones, as people write them."""
+    return sizes[0] if sizes[0] == sizes[1] else sizes
+
+
+def check_padding(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> None:
+    """Accept "same" and the numbers that equal it, `dilation (kernel_size - 1) / 2` along each axis."""
     if padding == "same":
         return
     wanted = tuple(d * (k - 1) / 2 for k, d in zip(kernel_size, dilation, strict=True))
-    given = tuple(padding) if isinstance(padding, Sequence) and not isinstance(padding, str) else (padding, padding)
+    many = isinstance(padding, Sequence) and not isinstance(padding, str)
+    given = tuple(padding) if many else (padding,) * len(wanted)
     if given != wanted:
         whole = all(n == int(n) for n in wanted)
         numbers = f" or {tuple(map(int, wanted)) if len({*wanted}) > 1 else int(wanted[0])}" if whole else ""

@@ -28,7 +28,8 @@ class LipschitzLayer(nn.Module, ABC):
 def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch.float32) -> FrozenModel:
     """Convert a model to a plain inference module with proved bounds, orthogonalised in float64 and stored in `dtype`.
 
-    `image_size` is a side, (height, width), or (channels, height, width). Only `nn.Sequential`, lotnet's layers and the
+    `image_size` is a side, (height, width), or (channels, height, width). For a model of sequences it is a length, or
+    (channels, length). Only `nn.Sequential`, lotnet's layers and the
     PyTorch modules listed in `lotnet.layers.plain` can be frozen. Any other module, such as one with its own
     `x + f(x)`, raises an error that names it and its replacement, because lotnet has no rule for its bounds.
 
@@ -88,18 +89,24 @@ def frozen_block(module: nn.Module, shape: Shape, dtype: torch.dtype, name: str)
 
 
 def _input_shape(model: nn.Module, image_size: int | Shape) -> Shape:
-    size = image_size if isinstance(image_size, Sequence) else (image_size, image_size)
+    # The number of axes of what the first convolution reads, besides the channels.
+    axes = next((n for module in model.modules() if isinstance(n := getattr(module, "spatial", None), int)), 2)
+    known = ("a length", "(length,)", "(channels, length)") if axes == 1 else _IMAGE_SIZES
+    size = tuple(image_size) if isinstance(image_size, Sequence) else (image_size,) * axes
     if not all(is_size(n) for n in size):
         raise InputError(
-            f"image_size is a side, (height, width) or (channels, height, width) in pixels, not {image_size!r}: pass "
-            "whole numbers of at least 1"
+            f"image_size is {', '.join(known[:-1])} or {known[-1]}, not {image_size!r}: pass whole numbers of at least "
+            "1"
         )
-    if len(size) == 3:
-        return tuple(size)
+    if len(size) == axes + 1:
+        return size
     channels = _first_channels(model)
-    if len(size) != 2 or channels is None:
-        raise InputError("the input's channels are not known: pass image_size as (channels, height, width)")
+    if len(size) != axes or channels is None:
+        raise InputError(f"the input's channels are not known: pass image_size as {known[-1]}")
     return (channels, *size)
+
+
+_IMAGE_SIZES = ("a side", "(height, width)", "(channels, height, width) in pixels")
 
 
 def _first_channels(model: nn.Module) -> int | None:
@@ -130,7 +137,8 @@ def to_compute_dtype(x: Tensor, weight: Tensor) -> Tensor:
 
 def check_floating(x: Tensor) -> None:
     if not x.is_floating_point():
-        raise InputError(f"layers take floating-point numbers, not {x.dtype}: divide 8-bit images by 255")
+        remedy = "pass real and imaginary parts as channels" if x.is_complex() else "divide 8-bit images by 255"
+        raise InputError(f"layers take floating-point numbers, not {x.dtype}: {remedy}")
 
 
 def check_finite(weight: Tensor, name: str) -> None:

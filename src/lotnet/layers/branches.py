@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.branches import FrozenConcatenation
-from lotnet.layers.base import LipschitzLayer, frozen_block
+from lotnet.layers.base import LipschitzLayer, check_floating, frozen_block
 
 
 class Concatenation(LipschitzLayer):
@@ -29,6 +29,7 @@ class Concatenation(LipschitzLayer):
         self.scale = 1 / math.sqrt(len(branches)) if scaled else 1.0
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         outputs = [branch(x) for branch in self.branches]
         _check_sizes_agree([tuple(y.shape[1:]) for y in outputs])
         return torch.cat(outputs, dim=1) * self.scale

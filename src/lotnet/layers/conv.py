@@ -1,5 +1,6 @@
 """Orthogonal convolution."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,11 +9,11 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
-from lotnet.frozen.pointwise import FrozenDownsampling, windows_to_channels
+from lotnet.frozen.pointwise import FrozenDownsampling, stride_settings, windows_to_channels
 from lotnet.kernels import dispatch
-from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, pair, same_pair
+from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, compact, pair
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
-from lotnet.operators import Dilated, Grouped, Operator, Phases
+from lotnet.operators import Dilated, Operator, Phases
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
 from lotnet.parametrizations.base import KernelSize, PaddingMode, sides
 
@@ -21,8 +22,9 @@ class OrthogonalConv2d(LipschitzLayer):
     """Orthogonal 2-D convolution (largest singular value one), aligned like `nn.Conv2d(padding="same")`.
 
     The arguments are those of `nn.Conv2d` where the layer can be orthogonal. `padding` is "same", or the number that
-    equals it: 1 for a 3 x 3 kernel. With a stride s, each s x s window first becomes s^2 channels, and the kernel acts
-    on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can preserve norms.
+    equals it: 1 for a 3 x 3 kernel. With a stride (r, s), each r x s window first becomes r s channels, and the kernel
+    acts on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can preserve
+    norms.
     With groups, each group of channels has its own kernel, as in `nn.Conv2d`; windows of a channel belong to its group.
     With dilation d, tap t of k reads the pixel `d t - floor(d (k - 1) / 2)` away.
 
@@ -35,6 +37,8 @@ class OrthogonalConv2d(LipschitzLayer):
     >>> bool(layer(x).sub(layer(torch.zeros_like(x))).norm() <= x.norm() * 1.0001)
     True
     """
+
+    spatial = 2
 
     def __init__(
         self,
@@ -59,14 +63,14 @@ class OrthogonalConv2d(LipschitzLayer):
         self.in_channels = in_channels
         self.out_channels = out_channels
         rows, columns = pair("kernel_size", kernel_size)
-        self.kernel_size: KernelSize = rows if rows == columns else (rows, columns)
-        self.stride = same_pair("stride", stride)
+        self.kernel_size: KernelSize = compact((rows, columns))
+        self.stride = pair("stride", stride)
         self.dilation = pair("dilation", dilation)
         check_padding(padding, (rows, columns), self.dilation)
         self.groups = groups
         self.padding_mode = check_padding_mode(padding_mode)
         self.parametrization = _named(parametrization)
-        sizes = (out_channels // groups, in_channels // groups * self.stride**2, self.kernel_size)
+        sizes = (out_channels // groups, in_channels // groups * math.prod(self.stride), self.kernel_size)
         weights = [self.parametrization.initial_weight(*sizes) for _ in range(groups)]
         self.weight = nn.Parameter(torch.cat(weights))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
@@ -78,7 +82,7 @@ class OrthogonalConv2d(LipschitzLayer):
         self._check(tuple(x.shape))
         with torch.autocast(x.device.type, enabled=False):
             inner = to_compute_dtype(x, self.weight)
-            if self.stride > 1:
+            if self.stride != (1, 1):
                 inner = windows_to_channels(inner, self.stride)
             y = self.operator(inner.shape[-2], inner.shape[-1]).apply(inner)
             if self.bias is not None:
@@ -101,22 +105,16 @@ class OrthogonalConv2d(LipschitzLayer):
         return self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
 
     def free_operator(self, geometry: Geometry) -> Operator:
-        """The operator in training mode, computed anew: on each phase of the dilation, for all groups."""
+        """The operator in training mode on each phase of the dilation, computed anew."""
         if not dispatch.reading_synchronizes(self.weight):  # on a GPU the training loop checks the loss instead
             check_finite(self.weight, "kernel")
-        return self.undilated_operator(self.free_weight(), geometry)
+        return self.parametrization.grouped(self.free_weight(), geometry)
 
     @torch.no_grad()
     def frozen_operator(self, height: int, width: int) -> Operator:
         """The linear operator on (downsampled) images of this size, as accurate as float64 allows."""
         check_finite(self.weight, "kernel")
-        return self._dilated(self.undilated_operator(self.weight.double(), self.geometry(height, width), frozen=True))
-
-    def undilated_operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        """The operator on each phase of the dilation, one for each group of channels."""
-        kernels = weight.chunk(self.groups)
-        operators = tuple(self.parametrization.operator(kernel, geometry, frozen) for kernel in kernels)
-        return operators[0] if self.groups == 1 else Grouped(operators)
+        return self._dilated(self.parametrization.grouped(self.weight.double(), self.geometry(height, width), True))
 
     def _dilated(self, operator: Operator) -> Operator:
         return operator if self._phases.count == 1 else Dilated(operator, self._phases)
@@ -134,24 +132,26 @@ class OrthogonalConv2d(LipschitzLayer):
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
-        c, h, w = (shape[0] * self.stride**2, shape[1] // self.stride, shape[2] // self.stride)
+        downsampling = FrozenDownsampling(dtype, stride_settings(self.stride), {})
+        c, h, w = downsampling.output_shape(shape)
         operator = self.frozen_operator(h, w).to(torch.device("cpu"), torch.float64)
         bias = None if self.bias is None else self.bias.detach().double().cpu()
         convolution = freeze_operator(operator, (c, h, w), bias, dtype)
-        if self.stride == 1:
+        if self.stride == (1, 1):
             return convolution
-        return FrozenSequential(dtype, {}, {}, FrozenDownsampling(dtype, {"stride": self.stride}, {}), convolution)
+        return FrozenSequential(dtype, {}, {}, downsampling, convolution)
 
     def geometry(self, height: int, width: int) -> Geometry:
-        """The convolution of one group on one phase of (downsampled) images of this size."""
+        """The convolution on one phase of (downsampled) images of this size."""
         phases = self._phases
         if phases.circular and (height % phases.dilation[0] or width % phases.dilation[1]):
             raise InputError(
                 f"circular padding with dilation {phases.dilation} needs sides divisible by it, not {height} x "
                 f'{width}: resize the images or use padding_mode="zeros"'
             )
-        inputs, outputs = self.in_channels // self.groups * self.stride**2, self.out_channels // self.groups
-        geometry = Geometry(outputs, inputs, self.kernel_size, *phases.size(height, width), self.padding_mode)
+        inputs, outputs = self.in_channels // self.groups * math.prod(self.stride), self.out_channels // self.groups
+        size = phases.size(height, width)
+        geometry = Geometry(outputs, inputs, self.kernel_size, *size, self.padding_mode, self.groups)
         geometry.check()
         return geometry
 
@@ -162,16 +162,16 @@ class OrthogonalConv2d(LipschitzLayer):
                 f"this layer takes batches of images with {self.in_channels} channels (b, {self.in_channels}, h, w), "
                 f"not a tensor of shape {tuple(shape)}: {remedy}"
             )
-        if shape[2] % self.stride or shape[3] % self.stride:
+        if shape[2] % self.stride[0] or shape[3] % self.stride[1]:
             raise InputError(
-                f"images of {shape[2]} x {shape[3]} cannot be downsampled by the stride {self.stride}: "
+                f"images of {shape[2]} x {shape[3]} cannot be downsampled by the stride {compact(self.stride)}: "
                 "resize or pad them to a multiple of it"
             )
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
-        text += f", stride={self.stride}" if self.stride > 1 else ""
-        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
+        text += f", stride={compact(self.stride)}" if self.stride != (1, 1) else ""
+        text += f", dilation={compact(self.dilation)}" if self.dilation != (1, 1) else ""
         text += f", groups={self.groups}" if self.groups > 1 else ""
         text += f", padding_mode={self.padding_mode!r}" if self.padding_mode != "zeros" else ""
         return f"{text}, parametrization={self.parametrization}"

@@ -1,42 +1,45 @@
 """Layers that only move entries: upsampling and channel shifts."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.moves import FrozenChannelShift, FrozenUpsampling, channels_to_windows, shift_channels
-from lotnet.layers.arguments import check_padding_mode
+from lotnet.frozen.pointwise import stride_settings
+from lotnet.layers.arguments import Pair, check_padding_mode, compact, pair
 from lotnet.layers.base import LipschitzLayer, check_sizes
 from lotnet.layers.structure import check_images
 from lotnet.parametrizations.base import PaddingMode
 
 
 class InvertibleUpsampling(LipschitzLayer):
-    """Turn each stride^2 channels into a stride x stride window: the inverse of `InvertibleDownsampling`.
+    """Turn channels into windows of pixels, `stride` high and wide: the inverse of `InvertibleDownsampling`.
 
     >>> InvertibleUpsampling(2)(torch.zeros(1, 12, 4, 4)).shape
     torch.Size([1, 3, 8, 8])
     """
 
-    def __init__(self, stride: int) -> None:
+    def __init__(self, stride: int | Pair) -> None:
         super().__init__()
-        check_sizes(stride=stride)
-        self.stride = stride
+        self.stride = pair("stride", stride)
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x, "InvertibleUpsampling")
-        if x.shape[1] % self.stride**2:
+        if x.shape[1] % math.prod(self.stride):
             raise InputError(
-                f"{x.shape[1]} channels cannot be upsampled by {self.stride}: make them a multiple of {self.stride**2}"
+                f"{x.shape[1]} channels cannot be upsampled by {compact(self.stride)}: make them a multiple of "
+                f"{math.prod(self.stride)}"
             )
         return channels_to_windows(x, self.stride)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
-        return FrozenUpsampling(dtype, {"stride": self.stride}, {})
+        return FrozenUpsampling(dtype, stride_settings(self.stride), {})
 
     def extra_repr(self) -> str:
-        return f"{self.stride}"
+        return f"{compact(self.stride)}"
 
 
 class ChannelShift(LipschitzLayer):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.pointwise import image_settings, pixel_axes
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
 from lotnet.layers.base import LipschitzLayer, check_sizes
 from lotnet.layers.structure import check_images, check_pool
@@ -14,19 +15,19 @@ from lotnet.layers.structure import check_images, check_pool
 class GlobalAveragePool(LipschitzLayer):
     """Sum of each channel over its n pixels, divided by sqrt(n): the largest scale at which it is 1-Lipschitz.
 
-    Images of any size become 1 x 1.
+    Images of any size become 1 x 1, and sequences of any length get the length 1.
 
     >>> GlobalAveragePool()(torch.ones(1, 1, 2, 8)).item()
     4.0
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        check_images(x, "GlobalAveragePool")
-        return x.sum(dim=(2, 3), keepdim=True) / math.sqrt(x.shape[2] * x.shape[3])
+        check_images(x, "GlobalAveragePool", sequences=True)
+        return x.sum(dim=pixel_axes(x), keepdim=True) / math.sqrt(math.prod(x.shape[2:]))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
-        scale = torch.tensor(1 / math.sqrt(shape[1] * shape[2]), dtype=torch.float64)
-        return FrozenGlobalAveragePool(dtype, {"height": shape[1], "width": shape[2]}, {"scale": scale})
+        scale = torch.tensor(1 / math.sqrt(math.prod(shape[1:])), dtype=torch.float64)
+        return FrozenGlobalAveragePool(dtype, image_settings(shape), {"scale": scale})
 
 
 class NormPool(LipschitzLayer):
@@ -44,6 +45,7 @@ class NormPool(LipschitzLayer):
         self.size = size
 
     def forward(self, x: Tensor) -> Tensor:
+        check_images(x, "NormPool")
         check_pool(x, self.size)
         windows = x.unfold(2, self.size, self.size).unfold(3, self.size, self.size)
         return torch.linalg.vector_norm(windows, dim=(-2, -1))

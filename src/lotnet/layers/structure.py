@@ -17,8 +17,13 @@ from lotnet.frozen.pointwise import (
     FrozenMaxPool,
     FrozenNormalize,
     FrozenShift,
+    by_channel,
+    image_settings,
+    pixel_axes,
+    stride_settings,
     windows_to_channels,
 )
+from lotnet.layers.arguments import Pair, compact, pair
 from lotnet.layers.base import LipschitzLayer, check_floating, check_sizes, frozen_block
 
 
@@ -51,10 +56,10 @@ class Normalize(LipschitzLayer):
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
         check_floating(x)
-        return (x - self.mean.to(x.dtype)[:, None, None]) / self.std.to(x.dtype)[:, None, None]
+        return (x - by_channel(self.mean.to(x.dtype), x)) / by_channel(self.std.to(x.dtype), x)
 
     def _check(self, shape: Shape) -> None:
-        if len(shape) != 4 or shape[1] != self.in_channels:
+        if len(shape) not in (3, 4) or shape[1] != self.in_channels:
             raise InputError(
                 f"the model takes images with {self.in_channels} channels (b, {self.in_channels}, h, w), not a tensor "
                 f"of shape {shape}: give mean one entry for each channel"
@@ -62,8 +67,7 @@ class Normalize(LipschitzLayer):
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))  # one mean for many channels would be broadcast, and its norm understated
-        settings = {"height": shape[1], "width": shape[2]}
-        return FrozenNormalize(dtype, settings, {"mean": self.mean.cpu(), "std": self.std.cpu()})
+        return FrozenNormalize(dtype, image_settings(shape), {"mean": self.mean.cpu(), "std": self.std.cpu()})
 
     def extra_repr(self) -> str:
         return f"mean={[round(m, 4) for m in self.mean.tolist()]}, std={[round(s, 4) for s in self.std.tolist()]}"
@@ -96,6 +100,7 @@ class ConvexResidual(LipschitzLayer):
             self.register_buffer("logit", logit)
 
     def forward(self, x: Tensor) -> Tensor:
+        check_floating(x)
         mix = torch.sigmoid(self.logit).to(x.dtype)
         direct, through = self.shortcut(x), self.block(x)
         _check_sum(direct.shape, through.shape)
@@ -119,38 +124,37 @@ def _check_sum(direct: Shape, through: Shape) -> None:
 
 
 class InvertibleDownsampling(LipschitzLayer):
-    """Turn each stride x stride window into stride^2 channels: a permutation of the entries.
+    """Turn each window of pixels, `stride` high and wide, into channels: a permutation of the entries.
 
     >>> InvertibleDownsampling(2)(torch.zeros(1, 3, 8, 8)).shape
     torch.Size([1, 12, 4, 4])
     """
 
-    def __init__(self, stride: int) -> None:
+    def __init__(self, stride: int | Pair) -> None:
         super().__init__()
-        check_sizes(stride=stride)
-        self.stride = stride
+        self.stride = pair("stride", stride)
 
     def forward(self, x: Tensor) -> Tensor:
         check_images(x, "InvertibleDownsampling")
-        if x.shape[-1] % self.stride or x.shape[-2] % self.stride:
+        if x.shape[-2] % self.stride[0] or x.shape[-1] % self.stride[1]:
             raise InputError(
-                f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {self.stride}: "
+                f"images of {x.shape[-2]} x {x.shape[-1]} cannot be downsampled by {compact(self.stride)}: "
                 "resize or pad them to a multiple of it"
             )
         return windows_to_channels(x, self.stride)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
-        return FrozenDownsampling(dtype, {"stride": self.stride}, {})
+        return FrozenDownsampling(dtype, stride_settings(self.stride), {})
 
     def extra_repr(self) -> str:
-        return f"stride={self.stride}"
+        return f"stride={compact(self.stride)}"
 
 
 class Centering(LipschitzLayer):
     """Batch normalisation with its scale fixed at one: subtracts the channel's mean and adds a bias.
 
     Training uses the mean of the whole batch, over all processes. Evaluation uses the running mean, a constant, so the
-    layer is 1-Lipschitz.
+    layer is 1-Lipschitz. It takes images, sequences (b, c, n) and vectors (b, c).
 
     >>> bool(Centering(3)(torch.rand(8, 3, 4, 4)).mean().abs() < 1e-6)
     True
@@ -172,15 +176,15 @@ class Centering(LipschitzLayer):
         check_floating(x)
         mean = self.running_mean.to(x.dtype)
         if self.training:
-            mean = x.mean(dim=(0, 2, 3))
+            mean = x.mean(dim=(0, *pixel_axes(x)))
             if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
                 mean = dist_fn.all_reduce(mean) / dist.get_world_size()  # every process has an equal batch
             with torch.no_grad():
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-        return x + (self.bias.to(x.dtype) - mean)[:, None, None]
+        return x + by_channel(self.bias.to(x.dtype) - mean, x)
 
     def _check(self, shape: Shape) -> None:
-        if len(shape) != 4 or shape[1] != len(self.bias):
+        if len(shape) not in (2, 3, 4) or shape[1] != len(self.bias):
             raise InputError(
                 f"this Centering takes images with {len(self.bias)} channels, not a tensor of shape {shape}: "
                 "set channels to match"
@@ -189,13 +193,14 @@ class Centering(LipschitzLayer):
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))  # see Normalize
         shift = (self.bias.detach().double() - self.running_mean.double()).cpu()
-        return FrozenShift(dtype, {"pixels": shape[1] * shape[2]}, {"shift": shift})
+        return FrozenShift(dtype, {"pixels": math.prod(shape[1:])}, {"shift": shift})
 
 
 class AveragePool(LipschitzLayer):
     """Average pooling times `size`, the largest scale at which it is 1-Lipschitz: window sums divided by `size`.
 
-    Windows are disjoint. Rows and columns that fill no window are left out.
+    Windows are disjoint. Rows and columns that fill no window are left out. Windows of a sequence (b, c, n) have `size`
+    entries, and their sums are divided by its root.
 
     >>> AveragePool(2)(torch.ones(1, 1, 2, 2)).item()
     2.0
@@ -208,6 +213,8 @@ class AveragePool(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         check_pool(x, self.size)
+        if x.ndim == 3:
+            return F.avg_pool1d(x, self.size) * math.sqrt(self.size)
         return F.avg_pool2d(x, self.size) * self.size
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
@@ -218,7 +225,9 @@ class AveragePool(LipschitzLayer):
 
 
 class MaxPool(LipschitzLayer):
-    """Max pooling over disjoint size x size windows. Rows and columns that fill no window are left out.
+    """Max pooling over disjoint size x size windows, or windows of `size` entries of a sequence (b, c, n).
+
+    Rows and columns that fill no window are left out.
 
     >>> MaxPool(2)(torch.arange(4.0).view(1, 1, 2, 2)).item()
     3.0
@@ -231,7 +240,7 @@ class MaxPool(LipschitzLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         check_pool(x, self.size)
-        return F.max_pool2d(x, self.size)
+        return F.max_pool1d(x, self.size) if x.ndim == 3 else F.max_pool2d(x, self.size)
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         return FrozenMaxPool(dtype, {"size": self.size}, {})
@@ -240,18 +249,18 @@ class MaxPool(LipschitzLayer):
         return f"size={self.size}"
 
 
-def check_images(x: Tensor, name: str) -> None:
-    if x.ndim != 4:
+def check_images(x: Tensor, name: str, sequences: bool = False) -> None:
+    check_floating(x)
+    if x.ndim != 4 and not (sequences and x.ndim == 3):
+        known = "images (b, c, h, w)" + (" or sequences (b, c, n)" if sequences else "")
         raise InputError(
-            f"{name} takes batches of images (b, c, h, w), not a tensor of shape {tuple(x.shape)}: one image is a "
-            "batch of one, x[None]"
+            f"{name} takes batches of {known}, not a tensor of shape {tuple(x.shape)}: one image is a batch of one, "
+            "x[None]"
         )
 
 
 def check_pool(x: Tensor, size: int) -> None:
-    check_images(x, "a pool")
+    check_images(x, "a pool", sequences=True)
     if min(x.shape[2:]) < size:
-        raise InputError(
-            f"images of {x.shape[2]} x {x.shape[3]} have no window of {size} x {size}: use a smaller size or larger "
-            "images"
-        )
+        found, wanted = (" x ".join(map(str, n)) for n in (x.shape[2:], [size] * (x.ndim - 2)))
+        raise InputError(f"images of {found} have no window of {wanted}: use a smaller size or larger images")

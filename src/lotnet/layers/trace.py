@@ -48,7 +48,8 @@ def trace_geometries(model: nn.Module, example: Tensor) -> dict[OrthogonalConv2d
     geometries = {}
     for layer in layers:
         if layer in shapes:
-            height, width = (side // layer.stride for side in shapes[layer].input[-2:])
+            sides = zip(shapes[layer].input[-2:], layer.stride, strict=True)
+            height, width = (side // stride for side, stride in sides)
             geometries[layer] = layer.geometry(height, width)
     return geometries
 

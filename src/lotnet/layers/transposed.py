@@ -1,5 +1,7 @@
 """Transposed orthogonal convolution."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,7 @@ from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.moves import FrozenUpsampling, channels_to_windows
-from lotnet.frozen.pointwise import FrozenShift
+from lotnet.frozen.pointwise import FrozenShift, stride_settings
 from lotnet.layers.arguments import Pair
 from lotnet.layers.base import LipschitzLayer, to_compute_dtype
 from lotnet.layers.conv import OrthogonalConv2d
@@ -19,13 +21,15 @@ from lotnet.parametrizations.base import KernelSize, PaddingMode
 class OrthogonalConvTranspose2d(LipschitzLayer):
     """The transpose of `OrthogonalConv2d(out_channels, in_channels, ...)` with the same kernel, plus a bias.
 
-    So its singular values are the same. A stride s makes images s times as large. `padding` is as there: "same", or the
-    number that equals it, and no output_padding is needed.
+    So its singular values are the same. A stride (r, s) makes images r times as high and s times as wide. `padding` is
+    as there: "same", or the number that equals it, and no output_padding is needed.
 
     >>> layer = OrthogonalConvTranspose2d(32, 8, 3, stride=2, bias=False).eval()
     >>> layer(torch.randn(1, 32, 4, 4)).shape
     torch.Size([1, 8, 8, 8])
     """
+
+    spatial = 2
 
     def __init__(
         self,
@@ -68,23 +72,23 @@ class OrthogonalConvTranspose2d(LipschitzLayer):
         with torch.autocast(x.device.type, enabled=False):
             inner = to_compute_dtype(x, self.transposed.weight)
             y = self._adjoint(self.transposed.operator(x.shape[-2], x.shape[-1])).apply(inner)
-            if self.stride > 1:
+            if self.stride != (1, 1):
                 y = channels_to_windows(y, self.stride)
             if self.bias is not None:
                 y = y + self.bias.to(y.dtype)[:, None, None]
         return y.to(x.dtype)
 
     def _adjoint(self, operator: Operator) -> Operator:
-        return operator.adjoint(self.out_channels * self.stride**2)
+        return operator.adjoint(self.out_channels * math.prod(self.stride))
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
         operator = self.transposed.frozen_operator(*shape[1:]).to(torch.device("cpu"), torch.float64)
         stages = [freeze_operator(self._adjoint(operator), shape, None, dtype)]
-        if self.stride > 1:
-            stages.append(FrozenUpsampling(dtype, {"stride": self.stride}, {}))
+        if self.stride != (1, 1):
+            stages.append(FrozenUpsampling(dtype, stride_settings(self.stride), {}))
         if self.bias is not None:
-            pixels = shape[1] * shape[2] * self.stride**2
+            pixels = math.prod((*shape[1:], *self.stride))
             stages.append(FrozenShift(dtype, {"pixels": pixels}, {"shift": self.bias.detach().double().cpu()}))
         return FrozenSequential(dtype, {}, {}, *stages)
 

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 
-def real_blocks(z: Tensor) -> Tensor:  # f o i complex -> f 2o 2i
+def real_blocks(z: Tensor) -> Tensor:  # ... o i complex -> ... 2o 2i
     """Convert each complex matrix to the real matrix that acts on stacked real and imaginary parts."""
     real, imaginary = z.real, z.imag
-    return torch.cat((torch.cat((real, -imaginary), dim=2), torch.cat((imaginary, real), dim=2)), dim=1)
+    return torch.cat((torch.cat((real, -imaginary), dim=-1), torch.cat((imaginary, real), dim=-1)), dim=-2)
 
 
 def stacked(z: Tensor) -> Tensor:  # f o i complex -> f 2o i

@@ -154,7 +154,15 @@ def synthesize(spectrum: Tensor, grid: Grid) -> Tensor:  # f 2o b -> b o h w
 
 
 def convolve(x: Tensor, blocks: Tensor, grid: Grid) -> Tensor:  # b i h w, f 2o 2i -> b o h w
-    return synthesize(torch.bmm(blocks, analyze(x, grid)), grid)
+    """Apply a matrix to each frequency: for each of g groups of channels its own if `blocks` is f g 2o 2i."""
+    spectrum = analyze(x, grid)
+    if blocks.ndim == 3:
+        return synthesize(torch.bmm(blocks, spectrum), grid)
+    f, g, o2, i2 = blocks.shape
+    b = x.shape[0]
+    parts = spectrum.view(f, 2, g, i2 // 2, b).transpose(1, 2).reshape(f * g, i2, b)  # each part's groups to groups
+    products = torch.bmm(blocks.flatten(0, 1), parts)
+    return synthesize(products.view(f, g, 2, o2 // 2, b).transpose(1, 2).reshape(f, g * o2, b), grid)
 
 
 def row_basis(grid: Grid, dtype: torch.dtype, device: torch.device) -> Tensor:  # 2 half, height

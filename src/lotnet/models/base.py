@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.layers import ConvexResidual, Householder, MaxMin, NormalizedLinear, OrthogonalConv2d, OrthogonalLinear
+from lotnet.layers.arguments import compact
 from lotnet.layers.trace import trace_shapes
 from lotnet.parametrizations import Parametrization, parametrization
 from lotnet.parametrizations.base import PaddingMode
@@ -52,7 +53,7 @@ class ModelConfig(ABC):
     """Settings of a network. `build` makes the network, an `nn.Sequential`: `Normalize` first, logits last."""
 
     parametrization: str = "lot"
-    """How kernels become orthogonal: lot, soc, cayley, bcop, eco or spectral."""
+    """How kernels become orthogonal: lot, soc, cayley, bcop, eco, spectral or rko."""
     options: dict[str, float] = field(default_factory=dict)
     """Settings of the parametrization, for example {tolerance: 1e-4}."""
     activation: Activation = "maxmin"
@@ -113,7 +114,7 @@ class ModelConfig(ABC):
         """Set the initial kernel. A new layer starts at the identity if its shape allows that, else at random."""
         if self.start == "random":
             nn.init.normal_(layer.weight, std=layer.weight[0].numel() ** -0.5)
-        if self.start == "quasi-residual" and layer.stride == 1 and layer.in_channels == layer.out_channels:
+        if self.start == "quasi-residual" and layer.stride == (1, 1) and layer.in_channels == layer.out_channels:
             with torch.no_grad():
                 random = torch.randn_like(layer.weight) * layer.weight[0].numel() ** -0.5
                 layer.weight.mul_(self.layers**0.5 / self.gamma).add_(random)
@@ -178,7 +179,7 @@ def _layers(layer: nn.Module) -> str:
     if isinstance(layer, ConvexResidual):
         return f"average of input and ({_layers(layer.block)})"
     if isinstance(layer, OrthogonalConv2d):
-        stride = f", stride={layer.stride}" if layer.stride > 1 else ""
+        stride = f", stride={compact(layer.stride)}" if layer.stride != (1, 1) else ""
         size = f"{layer.in_channels}, {layer.out_channels}, kernel_size={layer.kernel_size}{stride}"
         return f"{type(layer).__name__}({size}, {type(layer.parametrization).__name__})"
     return repr(layer)
@@ -190,7 +191,7 @@ def _shapes_only(model: nn.Module) -> Iterator[None]:
 
     def zeros(layer: OrthogonalConv2d, x: Tensor) -> Tensor:
         b, _, h, w = x.shape
-        return x.new_zeros(b, layer.out_channels, h // layer.stride, w // layer.stride)
+        return x.new_zeros(b, layer.out_channels, h // layer.stride[0], w // layer.stride[1])
 
     layers = [module for module in model.modules() if isinstance(module, OrthogonalConv2d)]
     for layer in layers:

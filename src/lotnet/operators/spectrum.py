@@ -1,4 +1,4 @@
-"""Operators that are one matrix per frequency."""
+"""Operators that are one matrix per frequency, or one for each group of channels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from lotnet.operators.base import Operator
 
 @dataclass(frozen=True, eq=False)
 class Spectrum(Operator):
-    """One complex matrix per frequency of the half spectrum of `grid`."""
+    """One complex matrix per frequency of the half spectrum of `grid`, for each group of channels if there are any."""
 
-    transfers: Tensor  # f o i
+    transfers: Tensor  # f o i, or f g o i
     grid: Grid
 
     def apply(self, x: Tensor) -> Tensor:
@@ -31,14 +31,14 @@ class Spectrum(Operator):
         return replace(self, transfers=self.transfers.mH)
 
     def norm_matrices(self) -> Tensor:
-        return real_blocks(self.transfers)
+        return real_blocks(self.transfers).flatten(0, -3)
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Operator):
     """A `Spectrum` stored as real blocks, which are ready to apply: the result of the fast training path."""
 
-    blocks: Tensor  # f 2o 2i
+    blocks: Tensor  # f 2o 2i, or f g 2o 2i
     grid: Grid
 
     def apply(self, x: Tensor) -> Tensor:
@@ -54,4 +54,4 @@ class Blocks(Operator):
         return replace(self, blocks=self.blocks.mT)
 
     def norm_matrices(self) -> Tensor:
-        return self.blocks
+        return self.blocks.flatten(0, -3)

@@ -35,8 +35,8 @@ _lower_ends: WeakKeyDictionary[OrthogonalConv2d, float] = WeakKeyDictionary()
 
 
 def is_lot(layer: OrthogonalConv2d) -> bool:
-    """Whether the layer's operator consists of the polar factors of one kernel."""
-    return isinstance(layer.parametrization, LOT) and layer.groups == 1
+    """Whether the layer's operator consists of polar factors."""
+    return isinstance(layer.parametrization, LOT)
 
 
 def in_batches(layer: OrthogonalConv2d) -> bool:

@@ -148,13 +148,13 @@ def _operations(geometry: Geometry) -> float:
     """
     m, n = sorted((geometry.out_channels, geometry.in_channels))
     points = 1 if geometry.kernel_size == 1 else 2 * geometry.grid.rows * geometry.grid.columns
-    return 2 * points * m * m * (9.5 * n + 12 * m)
+    return geometry.groups * 2 * points * m * m * (9.5 * n + 12 * m)
 
 
 def numbers(geometry: Geometry) -> int:
     """Numbers in the distinct matrices of a layer."""
     points = 1 if geometry.kernel_size == 1 else geometry.grid.rows * geometry.grid.columns
-    return points * geometry.out_channels * geometry.in_channels
+    return geometry.groups * points * geometry.out_channels * geometry.in_channels
 
 
 def _write(tensors: Sequence[Tensor], row: Tensor) -> None:

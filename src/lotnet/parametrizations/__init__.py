@@ -9,6 +9,7 @@ from lotnet.parametrizations.bcop import BCOP
 from lotnet.parametrizations.cayley import Cayley
 from lotnet.parametrizations.eco import ECO
 from lotnet.parametrizations.lot import LOT
+from lotnet.parametrizations.rko import RKO
 from lotnet.parametrizations.soc import SOC
 from lotnet.parametrizations.spectral import Spectral
 
@@ -19,6 +20,7 @@ PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
     "bcop": BCOP,
     "eco": ECO,
     "spectral": Spectral,
+    "rko": RKO,
 }
 
 
@@ -38,6 +40,7 @@ __all__ = [
     "ECO",
     "LOT",
     "PARAMETRIZATIONS",
+    "RKO",
     "SOC",
     "Cayley",
     "Geometry",

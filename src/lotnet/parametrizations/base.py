@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid
-from lotnet.operators import Operator
+from lotnet.operators import Grouped, Operator
 
 PaddingMode = Literal["zeros", "circular"]
 KernelSize = int | tuple[int, int]
@@ -24,7 +24,10 @@ def sides(kernel_size: KernelSize) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Geometry:
-    """A stride-one convolution on images of one size; the input has been downsampled already."""
+    """A stride-one convolution on images of one size; the input has been downsampled already.
+
+    Channels are those of one group. Each of `groups` consecutive groups of them has a kernel of its own.
+    """
 
     out_channels: int
     in_channels: int
@@ -32,6 +35,7 @@ class Geometry:
     height: int
     width: int
     padding_mode: PaddingMode = "zeros"
+    groups: int = 1
 
     @property
     def grid(self) -> Grid:
@@ -86,4 +90,14 @@ class Parametrization(ABC):
 
     @abstractmethod
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
-        """The convolution that `weight` defines on images of this geometry."""
+        """The convolution that `weight` defines on images of this geometry, of one group."""
+
+    def grouped(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        """The convolution of all groups, whose kernels follow one another in `weight`.
+
+        By default they are computed and applied one after another.
+        """
+        if geometry.groups == 1:
+            return self.operator(weight, geometry, frozen)
+        one = replace(geometry, groups=1)
+        return Grouped(tuple(self.operator(kernel, one, frozen) for kernel in weight.chunk(geometry.groups)))

@@ -16,7 +16,7 @@ from lotnet.linalg import polar_planes
 from lotnet.linalg.complex_layout import adjoint
 from lotnet.linalg.fourier import distinct_parts, distinct_transfers, expand, joined_parts, spectrum_index
 from lotnet.linalg.polar import accurate_polar, polar, sigma_min
-from lotnet.operators import Blocks, Kernel, Operator, Spectrum
+from lotnet.operators import Blocks, Grouped, Kernel, Operator, Spectrum
 from lotnet.parametrizations.base import Geometry, Parametrization
 
 
@@ -43,6 +43,10 @@ class LOT(Parametrization):
     def operator(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
         return operator_from_matrices([self.polar(v, frozen) for v in matrices(weight, geometry)], geometry)
 
+    def grouped(self, weight: Tensor, geometry: Geometry, frozen: bool = False) -> Operator:
+        """The matrices of all groups are one batch."""
+        return self.operator(weight, geometry, frozen)
+
     def polar(self, v: Tensor, frozen: bool = False) -> Tensor:
         return accurate_polar(v) if frozen else polar(v, tolerance=self.tolerance, condition=self.condition)
 
@@ -60,28 +64,36 @@ class LOT(Parametrization):
 _MIN_CHANNELS_TO_SPLIT = 256
 
 
-def matrices(weight: Tensor, geometry: Geometry) -> list[Tensor]:
-    """Batches of the matrices whose polar factors make up the operator of a kernel."""
+def matrices(weight: Tensor, geometry: Geometry) -> list[Tensor]:  # n g o i each, n g as one
+    """Batches of the matrices whose polar factors make up the operator of a kernel, for all groups."""
+    size = (-1, geometry.out_channels, geometry.in_channels)
     if geometry.kernel_size == 1:  # the same matrix at every frequency
-        return [weight.flatten(1)[None]]
-    reals, pairs = distinct_transfers(weight, geometry.grid)
-    return (
-        [reals, pairs]
-        if min(weight.shape[:2]) >= _MIN_CHANNELS_TO_SPLIT
-        else [torch.cat((reals.to(pairs.dtype), pairs))]
-    )
+        return [weight.reshape(size)]
+    reals, pairs = (v.view(size) for v in distinct_transfers(weight, geometry.grid))
+    return [reals, pairs] if _splits(geometry) else [torch.cat((reals.to(pairs.dtype), pairs))]
 
 
 def operator_from_matrices(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
     """The operator with these polar factors; the inverse of `matrices`."""
     if geometry.kernel_size == 1:
-        return Kernel(factors[0][0, :, :, None, None], geometry.padding_mode)
+        return _one_tap(factors[0], geometry)
     if len(factors) == 2:
         reals, pairs = factors
     else:  # the imaginary parts of the first are still zero
-        count = geometry.grid.self_conjugates
+        count = geometry.grid.self_conjugates * geometry.groups
         reals, pairs = factors[0][:count].real, factors[0][count:]
-    return Spectrum(expand(reals, pairs, geometry.grid), geometry.grid)
+    rows = (-1, geometry.groups * geometry.out_channels, geometry.in_channels)
+    transfers = expand(reals.reshape(rows), pairs.reshape(rows), geometry.grid)
+    return Spectrum(transfers if geometry.groups == 1 else transfers.unflatten(1, (geometry.groups, -1)), geometry.grid)
+
+
+def _splits(geometry: Geometry) -> bool:
+    return min(geometry.out_channels, geometry.in_channels) >= _MIN_CHANNELS_TO_SPLIT
+
+
+def _one_tap(factors: Tensor, geometry: Geometry) -> Operator:  # g o i
+    kernels = [Kernel(w[:, :, None, None], geometry.padding_mode) for w in factors]
+    return kernels[0] if geometry.groups == 1 else Grouped(tuple(kernels))
 
 
 def operators(layers: Sequence[tuple[LOT, Tensor, Geometry]]) -> list[Operator]:
@@ -130,18 +142,22 @@ def _in_parts(factors: Sequence[Tensor]) -> bool:
 
 
 def parts(weight: Tensor, geometry: Geometry) -> list[Tensor]:
-    """`matrices` as separate real and imaginary parts: (f, 1, o, i) if they are real, else (f, 2, o, i)."""
+    """`matrices` as separate real and imaginary parts: (n g, 1, o, i) if they are real, else (n g, 2, o, i)."""
     if geometry.kernel_size == 1:
-        return [weight.view(1, 1, *weight.shape[:2])]
-    if min(weight.shape[:2]) >= _MIN_CHANNELS_TO_SPLIT:
-        return list(distinct_parts(weight, geometry.grid))
-    return [joined_parts(weight, geometry.grid)]
+        return [weight.reshape(-1, 1, geometry.out_channels, geometry.in_channels)]
+    found = distinct_parts(weight, geometry.grid) if _splits(geometry) else (joined_parts(weight, geometry.grid),)
+    return [v.unflatten(2, (geometry.groups, -1)).transpose(1, 2).flatten(0, 1) for v in found]
 
 
 def operator_from_parts(factors: Sequence[Tensor], geometry: Geometry) -> Operator:
     """The operator with these polar factors; the inverse of `parts`."""
+    groups = geometry.groups
     if geometry.kernel_size == 1:
-        return Kernel(factors[0].view(geometry.out_channels, geometry.in_channels, 1, 1), geometry.padding_mode)
-    reals, pairs = factors if len(factors) == 2 else (factors[0].new_empty(0), factors[0])
+        return _one_tap(factors[0][:, 0], geometry)
+    rows = [v.unflatten(0, (-1, groups)).transpose(1, 2).flatten(2, 3) for v in factors]  # n 1|2 go i
+    reals, pairs = rows if len(rows) == 2 else (rows[0].new_empty(0), rows[0])
     index = spectrum_index(geometry.grid, pairs.device)
-    return Blocks(spectrum_blocks(reals, pairs, index), geometry.grid)
+    blocks = spectrum_blocks(reals, pairs, index)  # f 2go 2i
+    if groups > 1:
+        blocks = blocks.unflatten(1, (2, groups, -1)).transpose(1, 2).flatten(2, 3)
+    return Blocks(blocks, geometry.grid)
