@@ -165,3 +165,14 @@ def test_same_on_cuda(dtype):
     )
     for one, other in zip(here, there, strict=True):
         assert torch.equal(one, other.cpu())
+
+
+def test_images_in_a_file_give_the_same_batches(dataset, tmp_path, monkeypatch):
+    cache.write(dataset, tmp_path / "toy.safetensors", "here")
+    stored = cache.read(tmp_path / "toy.safetensors", in_file=True).train
+    expected = list(Batches(dataset.train, 8, seed=1, augmentation=Augmentation()).epoch(2))
+    for limit in (0, batches.RESIDENT):
+        monkeypatch.setattr(batches, "RESIDENT", limit)
+        found = list(Batches(stored, 8, seed=1, augmentation=Augmentation()).epoch(2))
+        for one, other in zip(expected, found, strict=True):
+            assert all(map(torch.equal, one, other))

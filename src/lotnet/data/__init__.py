@@ -13,6 +13,7 @@ from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
 from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
+from lotnet.data.layout import PREFIX
 from lotnet.data.source import Source
 from lotnet.data.unlabeled import hide_labels, pseudo_labeled, unlabeled
 from lotnet.errors import InputError
@@ -76,7 +77,7 @@ def load(
 
 def is_folder(name: str) -> bool:
     """Whether `name` is `folder:PATH`."""
-    return name.startswith(folder.PREFIX)
+    return name.startswith(PREFIX)
 
 
 def choose_shape(
@@ -106,7 +107,7 @@ def is_prepared(name: str, root: str | Path | None = None) -> bool:
 
 def _find(name: str) -> Source:
     if name not in SOURCES:
-        raise InputError(f"there is no data set {name!r}: use {', '.join(SOURCES)} or {folder.PREFIX}PATH")
+        raise InputError(f"there is no data set {name!r}: use {', '.join(SOURCES)} or {PREFIX}PATH")
     return SOURCES[name]
 
 

@@ -121,7 +121,7 @@ def _training_charts(runs: list[RunData]) -> list[Chart]:
     epochs = float(max(record.epoch for run in runs for record in run.metrics))
     wanted = {
         "loss": ("Training loss", lambda record: record.loss),
-        "clean": ("Clean accuracy, validation", lambda record: record.clean),
+        "clean": ("Clean accuracy, validation", lambda record: math.nan if record.clean is None else record.clean),
         "certified": (
             f"Certified at {radius}, validation",
             lambda record: record.certified.get(radius, math.nan),

@@ -117,7 +117,7 @@ def training(runs: list[RunData]) -> Table:
             if not names:
                 continue
             certified = record.certified.get(radius)
-            shares = [percent(record.clean), "" if certified is None else percent(certified)]
+            shares = ["" if share is None else percent(share) for share in (record.clean, certified)]
             cells = [
                 f"{run.name}, {' and '.join(names)}",
                 str(record.epoch),
@@ -175,12 +175,20 @@ def _provenance(run: RunData) -> dict[str, str]:
         "Sessions": str(len(run.environment.sessions)),
         "Trained on": f"{hardware.device}, processes: {hardware.processes}",
         "Processor": f"{hardware.processor}, {hardware.cores} cores",
+        "Kept epoch": _kept(run),
         "Training time": duration(sum(record.seconds for record in run.metrics)),
         "Versions": ", ".join(f"{name} {version}" for name, version in session.versions.items() if version),
         "Certified on": f"{len(run):,} {certification.split} images, {certification.device}",
         "Evaluation": f"{certification.evaluation_seconds:.2f} s for all images, float32, {certification.device}",
         "Model checksum": certification.checksum,
     }
+
+
+def _kept(run: RunData) -> str:
+    epoch = f"{best_epoch(run.metrics, run.config.trainer.radius)} of {len(run.metrics)}"
+    if run.metrics[-1].clean is None:
+        return f"{epoch}, the last: trained on all training images, without validation images"
+    return f"{epoch}, the best on validation images"
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:

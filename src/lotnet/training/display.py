@@ -77,17 +77,18 @@ class Display:
 
     def epoch(self, record: EpochMetrics, radius: float) -> None:
         """Show a finished epoch, with the accuracy certified at `radius`."""
-        certified, done = record.certified[in_255ths(radius)], record.step
-        self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
+        done, scores = record.step, ""
+        if record.clean is not None:
+            certified = record.certified[in_255ths(radius)]
+            self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
+            scores = f"  validation accuracy {record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}"
         if self._speak and not self._console.is_terminal:
-            self._print(
-                f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}  validation accuracy "
-                f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s"
-            )
+            self._print(f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}{scores}  {record.seconds:.1f} s")
         if self._curves:
             self._curves.add_scalar("train/loss", record.loss, done)
             self._curves.add_scalar("train/lr", record.lr, done)
-            self._curves.add_scalar("validation/clean", record.clean, done)
+            if record.clean is not None:
+                self._curves.add_scalar("validation/clean", record.clean, done)
             for name, value in record.certified.items():
                 self._curves.add_scalar(f"validation/certified at {name}", value, done)
 

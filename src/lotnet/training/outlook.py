@@ -13,6 +13,7 @@ from torch import nn
 from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset
 from lotnet.data.augment import describe
+from lotnet.errors import printable
 from lotnet.models import convolution_count, parameter_count
 from lotnet.progress import duration
 from lotnet.runs.data import about_shape, augmentation_of
@@ -44,7 +45,7 @@ class Outlook:
     dataset: Dataset
     model: nn.Sequential
     batches: Batches
-    validation: Batches
+    validation: Batches | None
 
     def announce(self, console: Console, fabric: Fabric, done: int) -> None:
         """Print what is about to happen. `done` steps were taken by earlier sessions.
@@ -61,16 +62,21 @@ class Outlook:
         """(title, text) of each line."""
         config, trainer, data = self.config, self.config.trainer, self.dataset
         steps = len(self.batches)
-        counts = f"{self.batches.images:,} to train on, {self.validation.images:,} to choose the best epoch"
+        choosing = "the last epoch is kept"
+        if self.validation is not None:
+            choosing = f"{self.validation.images:,} to choose the best epoch"
+        counts = f"{self.batches.images:,} to train on, {choosing}"
         layers = f"{convolution_count(self.model)} {config.model.parametrization} layers"
         plan = f"{trainer.epochs} epochs of {steps} steps with {trainer.batch_size} images, on {device}"
         if device == "cpu":
             plan += f" with {trainer.threads or torch.get_num_threads()} thread(s)"
+        network = f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"
+        network += f", from {printable(config.init)} with a new last layer" if config.init else ""
         return [
             ("images", f"{counts}, {len(data.test):,} to test; {len(data.classes)} classes"),
             ("pixels", about_shape(config, data)),
             ("augmentation", describe(augmentation_of(config, data))),
-            ("network", f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"),
+            ("network", network),
             ("training", plan),
             ("time", self._time(pace, trainer.epochs * steps - done)),
         ]
@@ -103,6 +109,8 @@ class Outlook:
 
     def _validation_seconds(self, model: nn.Sequential) -> float:
         """The first batch orthogonalises the layers, the others do not."""
+        if self.validation is None:
+            return 0.0
         images, _ = next(self.validation.epoch(0))
         model.eval()
         seconds = []

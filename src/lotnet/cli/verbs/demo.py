@@ -49,4 +49,4 @@ def _examples(opened: LoadedModel) -> list[Example]:
         return []
     classes = class_names(opened.model, int(test.labels.max()) + 1)
     first = [int((test.labels == label).nonzero()[0]) for label in test.labels.unique()[:_EXAMPLES]]
-    return [Example(classes[int(test.labels[n])], to_unit(test.images[n])) for n in first]
+    return [Example(classes[int(test.labels[n])], to_unit(test.image(n))) for n in first]
