@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "prediction": {"frozen", "certification", "data"},
     "pretrained": {"certification", "data", "frozen", "layers", "models", "runs"},
     "demo": {"frozen", "certification", "data", "attacks", "prediction"},
-    "export": {"frozen", "certification"},
+    "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
     "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "terminal",
     },
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
-    "pack_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs"},
+    "pack_run": {"certification", "certify_run", "data", "frozen", "pretrained", "progress", "runs"},
     "paper": {"certification", "certify_run", "config", "load_model", "losses", "models", "runs", "training"},
     "analysis": {
         "certification",

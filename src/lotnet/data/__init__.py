@@ -5,12 +5,13 @@ To add a data set, write a module with a `Source` and add one line to `SOURCES`.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
 from lotnet.data.augment import AugmentationKind, choose_augmentation
 from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
+from lotnet.data.findings import findings
 from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
 from lotnet.data.layout import PREFIX
@@ -19,6 +20,7 @@ from lotnet.data.unlabeled import hide_labels, pseudo_labeled, unlabeled
 from lotnet.errors import InputError
 
 __all__ = [
+    "PREFIX",
     "SOURCES",
     "Augmentation",
     "AugmentationKind",
@@ -33,12 +35,14 @@ __all__ = [
     "choose_augmentation",
     "choose_shape",
     "decode",
+    "findings",
     "hide_labels",
     "is_folder",
     "is_prepared",
     "load",
     "prepare",
     "pseudo_labeled",
+    "public_name",
     "to_unit",
     "unlabeled",
     "validation_split",
@@ -78,6 +82,15 @@ def load(
 def is_folder(name: str) -> bool:
     """Whether `name` is `folder:PATH`."""
     return name.startswith(PREFIX)
+
+
+def public_name(name: str) -> str:
+    """The name of a data set for others to read. Of a folder it has the last part only, because paths are private.
+
+    >>> public_name("folder:/home/me/clothes")
+    'the folder clothes'
+    """
+    return f"the folder {PurePath(name.removeprefix(PREFIX)).name}" if is_folder(name) else name
 
 
 def choose_shape(

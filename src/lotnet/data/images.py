@@ -50,15 +50,16 @@ def image_files(folder: Path) -> list[Path]:
     return [folder / name for name in image_names(folder)]
 
 
-def image_names(folder: Path) -> list[str]:
-    """The files of `image_files` by their names in the folder, with / between the parts. Text takes less memory."""
-    found: list[str] = []
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inner = Path(place).relative_to(folder).as_posix()
-        prefix = "" if inner == "." else f"{inner}/"
-        found += [f"{prefix}{name}" for name in files if _visible(name) and Path(place, name).is_file()]
-    return sorted(found, key=lambda name: name.split("/"))
+def image_names(folder: Path) -> Iterator[str]:
+    """The files of `image_files` by their names in the folder, with / between the parts, one after another."""
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208 (paths of many images take much memory)
+        entry = folder / name
+        if name.startswith(".") or name.lower() in _CLUTTER:
+            continue
+        if entry.is_file():
+            yield name
+        elif entry.is_dir() and not entry.is_symlink():
+            yield from (f"{name}/{inner}" for inner in image_names(entry))
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,3 @@ def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
     image = image.crop((left, top, left + w, top + h))
     # Pillow widens its bicubic filter when it reduces an image, which prevents aliasing.
     return image if (h, w) == (height, width) else image.resize((width, height), Image.Resampling.BICUBIC)
-
-
-def _visible(name: str) -> bool:
-    return not name.startswith(".") and name.lower() not in _CLUTTER

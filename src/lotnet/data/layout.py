@@ -106,7 +106,7 @@ def _members(path: Path, classes: tuple[str, ...]) -> Files:
     names: list[str] = []
     counts = []
     for name in classes:
-        files = image_names(path / name)
+        files = list(image_names(path / name)) if (path / name).is_dir() else []
         if not files and (path / name).is_dir():
             raise InputError(f"{path / name} holds no images: add some or remove the folder")
         deep = next((file for file in files if "/" in file), None)

@@ -55,6 +55,7 @@ def render(runs: list[RunData], split: Split | None, radius: float) -> str:
         kinds=_kinds(cards),
         largest=[float(np.where(run.correct, run.radii, 0).max()) for run in runs],
         comparison=tables.comparison(runs),
+        confusions=[made for run in runs if (made := tables.confusion(run)) is not None],
         claims=[tables.claims(run, slot) for slot, run in enumerate(runs)],
         attacks=tables.attacks(runs),
         training=tables.training(runs),

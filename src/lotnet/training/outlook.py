@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset
+from lotnet.data import Batches, Dataset, findings
 from lotnet.data.augment import describe
 from lotnet.errors import printable
 from lotnet.models import convolution_count, parameter_count
@@ -55,7 +55,8 @@ class Outlook:
         if fabric.is_global_zero and not console.quiet:
             # Measuring one process while the others wait would say nothing about all of them together.
             pace = self.measure(fabric) if fabric.world_size == 1 else None
-            for title, text in self.lines(str(fabric.device), pace, done):
+            notes = [("note", note) for note in findings(self.dataset)]
+            for title, text in notes + self.lines(str(fabric.device), pace, done):
                 console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
 
     def lines(self, device: str, pace: Pace | None, done: int = 0) -> list[tuple[str, str]]:
