@@ -169,5 +169,7 @@ def test_bad_input_gives_a_one_sentence_error(
     with pytest.raises(InputError, match="freeze it again"):
         export(changed, tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install lotnet[export]" in sentence(str(folder), "--to", "onnx", "--out", str(tmp_path / "model.onnx"))
+    assert "pip install onnx onnxscript onnxruntime" in sentence(
+        str(folder), "--to", "onnx", "--out", str(tmp_path / "model.onnx")
+    )
     assert list(tmp_path.iterdir()) == []

@@ -308,5 +308,6 @@ def _onnx_runtime() -> Any:
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError:
-        raise InputError("an ONNX export needs an extra: `pip install lotnet[export]`, or use --to torch") from None
+        needed = "`pip install onnx onnxscript onnxruntime`"
+        raise InputError(f"an ONNX export needs more packages: {needed}, or use --to torch") from None
     return onnxruntime

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_data import random_split
 
-from lotnet.data import Augmentation, Batches, Shard, Split, to_unit
+from lotnet.data import Augmentation, Batches, Shard, Split, batches, cache, to_unit
 from lotnet.data.batches import crop
 from lotnet.errors import InputError
 

@@ -108,7 +108,7 @@ def _tensorboard(folder: Path, done: int, console: Console) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        text = "metrics.jsonl has the curves; to see them in TensorBoard: `pip install lotnet[track]`"
+        text = "metrics.jsonl has the curves; to see them in TensorBoard: `pip install tensorboard`"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
         return None
     return SummaryWriter(str(folder), purge_step=done + 1)

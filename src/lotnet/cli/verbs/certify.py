@@ -79,9 +79,10 @@ def _show(console: Console, record: Certification) -> None:
     for claim in CLAIMS:
         at = (f"{share:.2%}" for share in summary.certified[claim])
         table.add_row(CLAIM_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
-    table.add_row("95% interval of claim B", *map(in_words, between["certified"]["float"]), "")
     console.print(table)
-    say(console, f"95% interval of the clean accuracy: {in_words(between['clean'])}")
+    floats = zip(names, map(in_words, between["certified"]["float"]), strict=True)
+    parts = [f"clean {in_words(between['clean'])}", *(f"{words} at {name}" for name, words in floats)]
+    say(console, f"95% intervals, claim B: {', '.join(parts)}")
     if len(summary.classes) <= 20:
         table = Table(title="By class, claim B")
         for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
