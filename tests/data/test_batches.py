@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_data import random_split
 
-from lotnet.data import Augmentation, Batches, Shard, Split, batches, cache, to_unit
-from lotnet.data.batches import crop
+from lotnet.data import Augmentation, Batches, Shard, Split, cache, to_unit
+from lotnet.data.batches import RESIDENT, crop
 from lotnet.errors import InputError
 
 AUGMENTATION = Augmentation(padding=4, flip=True)
@@ -171,8 +171,8 @@ def test_images_in_a_file_give_the_same_batches(dataset, tmp_path, monkeypatch):
     cache.write(dataset, tmp_path / "toy.safetensors", "here")
     stored = cache.read(tmp_path / "toy.safetensors", in_file=True).train
     expected = list(Batches(dataset.train, 8, seed=1, augmentation=Augmentation()).epoch(2))
-    for limit in (0, batches.RESIDENT):
-        monkeypatch.setattr(batches, "RESIDENT", limit)
+    for limit in (0, RESIDENT):
+        monkeypatch.setattr("lotnet.data.batches.RESIDENT", limit)
         found = list(Batches(stored, 8, seed=1, augmentation=Augmentation()).epoch(2))
         for one, other in zip(expected, found, strict=True):
             assert all(map(torch.equal, one, other))

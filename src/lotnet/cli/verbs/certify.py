@@ -75,7 +75,8 @@ def _show(console: Console, record: Certification) -> None:
     names = [in_255ths(radius) for radius in summary.radii]
     table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
-        table.add_column(heading, justify="left" if heading == "certificate" else "right")
+        first = heading == "certificate"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
     for claim in CLAIMS:
         at = (f"{share:.2%}" for share in summary.certified[claim])
         table.add_row(CLAIM_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
