@@ -180,7 +180,7 @@ def test_labels_must_be_those_of_predict(folder: Path, images, tmp_path, monkeyp
     """The comparison with PyTorch alone would not notice that the exported graph is another one than predict's."""
     wrong = [replace(found, index=found.index + 1) for found in predict(FrozenModel.load(folder), images)]
     monkeypatch.setattr("lotnet.export.predict", lambda *_: wrong)
-    with pytest.raises(InputError, match=r"was not written: its label of image \d+ differs from `lotnet predict`"):
+    with pytest.raises(InputError, match=r"was not written: its label of image \d+ is not that of `lotnet predict`"):
         export(FrozenModel.load(folder), tmp_path / "model.pt2", to="torch", images=images)
     assert list(tmp_path.iterdir()) == []
 
