@@ -10,9 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
+import lotnet
 from lotnet.cli.main import main
 from lotnet.config import RunConfig
 from lotnet.data import load as load_data
+from lotnet.errors import InputError
 from lotnet.runs.data import load_with_all_test_images
 from lotnet.runs.directory import Run
 from lotnet.runs.metrics import best_epoch
@@ -121,6 +123,15 @@ def test_a_run_starts_from_another_with_a_new_last_layer(images: Path, tmp_path:
     assert Run.open(second).config.model == Run.open(first).config.model
     assert len(Run.open(second).environment().initial or "") == 64
     assert main(["train", "--resume", str(second), "--device=cpu"]) == 0  # the weights are those of its checkpoint
+
+
+def test_weights_of_another_network_are_refused(images: Path, tmp_path: Path, capsys) -> None:
+    assert train(images, tmp_path / "first") == 0
+    settings = (tmp_path / "first" / "config.yaml").read_text()
+    settings = settings.replace("channels: 4", "channels: 6").replace("init: null", f"init: {tmp_path / 'first'}")
+    config = RunConfig.from_yaml(settings, "other.yaml")
+    with pytest.raises(InputError, match=r"is another than that of .*: leave model settings out"):
+        lotnet.train(config, tmp_path / "third", device="cpu", quiet=True)
 
 
 @pytest.mark.parametrize(

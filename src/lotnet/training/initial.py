@@ -96,10 +96,13 @@ def initialize(model: nn.Module, run: Run) -> str | None:
         return None
     initial = read_initial(run.config.init)
     last = f"{len(list(model.children())) - 1}."
+    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith(last)}
+    shapes = {name: tensor.shape for name, tensor in initial.tensors.items()}
+    if any(shapes.get(name) != tensor.shape for name, tensor in kept.items()):
+        raise InputError(f"the network of {initial.name} is another than that of {run.path}: leave model settings out")
     with torch.no_grad():
-        for name, tensor in model.state_dict().items():
-            if not name.startswith(last):
-                tensor.copy_(initial.tensors[name])
+        for name, tensor in kept.items():
+            tensor.copy_(initial.tensors[name])
     return initial.digest()
 
 
