@@ -50,8 +50,8 @@ slow: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,attacks,track,rigor,export,bench,docs]"
+	$(BIN)/python -m pip install --upgrade pip
+	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,attacks,track,rigor,export,bench,docs]"
 	touch $(STAMP)
 
 clean:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_onnx_gives_the_same_answers_as_predict(folder: Path, tmp_path: Path, ca
     answers = json.loads(capsys.readouterr().out)["images"]
     assert main(["export", str(folder), "--to", "onnx", "--json"]) == 0
     about = json.loads(capsys.readouterr().out)
-    assert about["checked_images"] == 100 and about["test_images"] == 50 and about["difference"] <= 1e-4
+    assert about["checked_images"] == 100 and about["labels_as_predict"] == 50 and about["difference"] <= 1e-4
     assert Path(about["written"]) == folder / "model.onnx"
     deployed = session(folder / "model.onnx")
     read, model = to_unit(pixels, torch.float32), FrozenModel.load(folder)
@@ -171,5 +172,23 @@ def test_bad_input_gives_a_one_sentence_error(
     with pytest.raises(InputError, match="freeze it again"):
         export(changed, tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install lotnet[export]" in sentence(str(folder), "--to", "onnx", "--out", str(tmp_path / "model.onnx"))
+    assert "pip install onnx onnxscript onnxruntime" in sentence(
+        str(folder), "--to", "onnx", "--out", str(tmp_path / "model.onnx")
+    )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_must_be_those_of_predict(folder: Path, images, tmp_path, monkeypatch) -> None:
+    """The comparison with PyTorch alone would not notice that the exported graph is another one than predict's."""
+    wrong = [replace(found, index=found.index + 1) for found in predict(FrozenModel.load(folder), images)]
+    monkeypatch.setattr("lotnet.export.predict", lambda *_: wrong)
+    with pytest.raises(InputError, match=r"was not written: its label of image \d+ is not that of `lotnet predict`"):
+        export(FrozenModel.load(folder), tmp_path / "model.pt2", to="torch", images=images)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_can_be_named_to_check_the_file(folder: Path, images, tmp_path, capsys) -> None:
+    picture, out = tmp_path / "one.png", tmp_path / "model.pt2"
+    Image.fromarray(load("digits").test.images[0, 0].numpy()).save(picture)
+    assert main(["export", str(folder), "--to", "torch", "--out", str(out), "--images", str(picture), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels_as_predict"] == 1

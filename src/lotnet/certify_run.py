@@ -1,19 +1,23 @@
 """Certify the images of a split with a loaded model, and write the certificates."""
 
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 
 import torch
 from rich.console import Console
+from torch import Tensor
 
 from lotnet.certification.audit import audit
-from lotnet.certification.certificate import certify
+from lotnet.certification.certificate import Certificates, certify, usual_batch
 from lotnet.certification.summary import summarize
-from lotnet.data import Split
+from lotnet.data import Split, findings, to_unit
+from lotnet.errors import InputError
 from lotnet.files import writable_folder
 from lotnet.frozen.model import FrozenModel
-from lotnet.load_model import LoadedModel, tensors
+from lotnet.load_model import LoadedModel
 from lotnet.pretrained import save_pretrained
 from lotnet.progress import progress_bar
 from lotnet.runs.certificates import (
@@ -21,9 +25,13 @@ from lotnet.runs.certificates import (
     Certification,
     ImageCertificate,
     certificates_path,
+    read_certification,
     write_certification,
 )
 from lotnet.training.precision import evaluating
+
+_PART = 32 * 2**20
+"""Numbers of the images that are in memory at a time; at least one batch is."""
 
 
 def certify_split(
@@ -33,7 +41,7 @@ def certify_split(
     radii: list[float],
     device: torch.device,
     console: Console,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     out: Path | None = None,
 ) -> Certification:
     """Certify every image of the split called `name`, and write certificates.json into the model's folder, or `out`.
@@ -42,7 +50,8 @@ def certify_split(
     For a run, the frozen model and its model card are written to the folder `model` beside it, ready to share.
     """
     out = writable_folder(loaded.folder if out is None else out)  # checked first, because proofs take long
-    images, labels = tensors(split)
+    dataset = loaded.dataset()
+    batch_size = batch_size or usual_batch(split.shape)
     model = loaded.model.to(device)
     with progress_bar(console) as progress:
         layers = progress.add_task("proving layers", total=None)
@@ -52,42 +61,92 @@ def certify_split(
             rows.append(row)
             progress.update(layers, completed=len(rows))
         progress.update(layers, total=len(rows))
-        task = progress.add_task("certifying images", total=len(images))
-        done = certify(
-            graph, images, labels, batch_size=batch_size, progress=lambda n: progress.update(task, advance=n)
-        )
+        task = progress.add_task("certifying images", total=len(split))
+        done = certify_in_parts(graph, split, batch_size, lambda n: progress.update(task, advance=n))
     record = Certification(
         model=str(loaded.folder),
         data=loaded.data,
         split=name,
         checksum=model.settings["checksum"],
         checkpoint=loaded.checkpoint,
-        complete=name == "test" and len(split) == len(loaded.dataset().test),
-        evaluation_seconds=_evaluation_seconds(model, images, batch_size),
+        complete=name == "test" and len(split) == len(dataset.test),
+        evaluation_seconds=_evaluation_seconds(model, split, batch_size),
         device=str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
-        summary=summarize(done, radii, loaded.classes, images[0].numel()),
+        summary=summarize(done, radii, loaded.classes, prod(split.shape)),
         audit=rows,
         images=[ImageCertificate(**asdict(certificate), index=n) for n, certificate in enumerate(done)],
+        notes=findings(dataset),
     )
+    _write(record, loaded, out)
+    return record
+
+
+def add_radii(loaded: LoadedModel, known: Certification, radii: list[float], out: Path) -> Certification:
+    """Summarize certificates at more radii, and write them again. Nothing is proved anew."""
+    summary = known.summary
+    done = Certificates.of(known.images, summary.lipschitz_bound, summary.precision)
+    dimensions = prod(loaded.model.input_shape)
+    record = replace(known, summary=summarize(done, radii, loaded.classes, dimensions))
+    _write(record, loaded, writable_folder(out))
+    return record
+
+
+def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split) -> Certification | None:
+    """The certificates of this model and split that are in the folder `out`; None if there are no such."""
+    try:
+        known = read_certification(out / FILE, "it is made again")
+        same = torch.equal(torch.from_numpy(known.labels()), split.labels)
+    except InputError:
+        return None
+    mine = (loaded.model.settings["checksum"], loaded.checkpoint, name, len(split))
+    theirs = (known.checksum, known.checkpoint, known.split, known.summary.images)
+    return known if mine == theirs and same and not known.summary.not_finite else None
+
+
+def certify_in_parts(
+    graph: FrozenModel, split: Split, batch_size: int, progress: Callable[[int], None] = lambda n: None
+) -> Certificates:
+    """Certify a split, of which only a part is in memory as floating-point numbers at a time."""
+    return Certificates.joined(
+        [
+            certify(graph, to_unit(images, torch.float64), labels, batch_size=batch_size, progress=progress)
+            for images, labels in _parts(split, batch_size)
+        ]
+    )
+
+
+def _parts(split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Whole batches of the split, some at a time."""
+    step = batch_size * max(1, _PART // (batch_size * prod(split.shape)))
+    for start in range(0, len(split), step):
+        chosen = slice(start, start + step)
+        yield split.read(chosen), split.labels[chosen]
+
+
+def _write(record: Certification, loaded: LoadedModel, out: Path) -> None:
     path = certificates_path(out, record)
     if loaded.run is not None and path.name == FILE:
         # The model is written first: certificates.json refers to it, and is used only if the model is there.
         save_pretrained(loaded.model, out / "model", record, loaded.folder.resolve().name)
     write_certification(path, record)
-    return record
 
 
-def _evaluation_seconds(model: FrozenModel, images: torch.Tensor, batch_size: int) -> float:
+def _evaluation_seconds(model: FrozenModel, split: Split, batch_size: int) -> float:
     """Seconds for one pass of the deployed float32 model over the images, without reading or moving them."""
     device = next(iter(model.buffers())).device
-    batches = [batch.to(device, model.precision) for batch in images.split(batch_size)]
+    seconds = 0.0
     with evaluating():
-        model(batches[0])
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        for batch in batches:
-            model(batch)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-    return time.perf_counter() - start
+        for images, _ in _parts(split, batch_size):
+            pixels = to_unit(images, torch.float64)
+            batches = [batch.to(device, model.precision) for batch in pixels.split(batch_size)]
+            if not seconds:
+                model(batches[0])  # allocates memory
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            start = time.perf_counter()
+            for batch in batches:
+                model(batch)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds += time.perf_counter() - start
+    return seconds

@@ -31,11 +31,13 @@ from torch.overrides import TorchFunctionMode
 
 from lotnet.certification.certificate import certified_radii, smallest_std  # the one place for these formulas
 from lotnet.certification.rounding import Bounds, bounds
+from lotnet.data import public_name
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.frozen.convolution import FrozenSpectrum
 from lotnet.frozen.model import FrozenModel, require_frozen
 from lotnet.frozen.pointwise import FrozenAveragePool
+from lotnet.prediction import predict
 
 Format = Literal["onnx", "torch"]
 Precision = Literal["float32", "float64"]
@@ -65,6 +67,8 @@ class ExportedModel:
     """Number of images in the check, including random ones."""
     difference: float
     """Largest difference from PyTorch, over logits and radii."""
+    predicted: int = 0
+    """Number of real images on which the file was compared with `lotnet.predict`: all labels are equal."""
 
 
 def export(
@@ -76,7 +80,8 @@ def export(
 ) -> ExportedModel:
     """Export a frozen model to the file `path`.
 
-    The file is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1].
+    The file is checked on random images and, if given, on `images` (b, c, h, w) with pixels in [0, 1], on which its
+    labels must also be those of `lotnet.predict`.
     """
     require_frozen(model, "exported")
     if not model.is_intact():
@@ -114,8 +119,11 @@ def export(
             f"{path} was not written: loaded again, its outputs differ from PyTorch's by {difference:.1e}, more than "
             f"{deployed.tolerance:.0e}: please report this model's configuration"
         )
+    real = examples[_RANDOM_IMAGES:]
+    if len(real):
+        _compare_labels(model, run, real, f"{path} was not written")
     atomic_write(Path(path), content)
-    return ExportedModel(Path(path), metadata, len(examples), difference)
+    return ExportedModel(Path(path), metadata, len(examples), difference, len(real))
 
 
 class DeployedModel(nn.Module):
@@ -232,6 +240,7 @@ def _metadata(model: FrozenModel, deployed: DeployedModel, precision: Precision)
         "lipschitz_bound_of": "the features before the last layer, l2, in pixels of [0, 1]; proved",
         "claim": claim,
         "checksum": model.settings["checksum"],
+        "data": public_name(model.settings.get("data", "not recorded")),
     }
 
 
@@ -241,6 +250,17 @@ def _largest_difference(deployed: DeployedModel, run: Program, images: Tensor) -
     # Run all images at once, then the first alone: the batch size must be free.
     runs = ((wanted, run(images)), (tuple(t[:1] for t in wanted), run(images[:1])))
     return max(float((a - b).abs().max()) for expected, found in runs for a, b in zip(expected, found, strict=True))
+
+
+def _compare_labels(model: FrozenModel, run: Program, images: Tensor, said: str) -> None:
+    """Compare labels with `lotnet.predict`, except where its two best logits are as near as `TOLERANCE`."""
+    found = run(images)[0].argmax(dim=1).tolist()
+    for n, (prediction, label) in enumerate(zip(predict(model, images.double()), found, strict=True)):
+        best, second, *_ = sorted(prediction.logits.values(), reverse=True)
+        if prediction.index != label and best - second > 2 * TOLERANCE:
+            raise InputError(
+                f"{said}: its label of image {n} is not that of `lotnet predict`: please report this model"
+            )
 
 
 def _as_torch(program: torch.export.ExportedProgram, metadata: dict[str, str], _: str) -> tuple[bytes, Program]:
@@ -293,5 +313,6 @@ def _onnx_runtime() -> Any:
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError:
-        raise InputError("an ONNX export needs an extra: `pip install lotnet[export]`, or use --to torch") from None
+        needed = "`pip install onnx onnxscript onnxruntime`"
+        raise InputError(f"an ONNX export needs more packages: {needed}, or use --to torch") from None
     return onnxruntime

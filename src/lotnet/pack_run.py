@@ -1,21 +1,21 @@
 """Pack the best network of a run, and certify exactly the network that was packed."""
 
 from dataclasses import asdict, replace
+from math import prod
 
 import torch
 from rich.console import Console
 
-from lotnet.certification.certificate import certify
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary, summarize
+from lotnet.certify_run import certify_in_parts
 from lotnet.data import Split
 from lotnet.frozen.model import FrozenModel
-from lotnet.load_model import tensors
 from lotnet.pretrained.packed import Packed, pack
 from lotnet.progress import progress_bar
 from lotnet.runs.directory import Run
 
-_STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound")
+_STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound", "classes", "confusion")
 """Fields of a summary that packed.json holds."""
 
 
@@ -47,14 +47,8 @@ def _packed(run: Run) -> Packed:
 def _certified(
     model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int, console: Console
 ) -> Summary:
-    images, labels = tensors(split)
     with progress_bar(console) as progress:
-        task = progress.add_task("certifying images", total=len(images))
-        done = certify(
-            model.astype(torch.float64),
-            images,
-            labels,
-            batch_size=batch_size,
-            progress=lambda n: progress.update(task, advance=n),
-        )
-    return summarize(done, list(RADII), classes, images[0].numel())
+        task = progress.add_task("certifying images", total=len(split))
+        graph = model.astype(torch.float64)
+        done = certify_in_parts(graph, split, batch_size, lambda n: progress.update(task, advance=n))
+    return summarize(done, list(RADII), classes, prod(split.shape))

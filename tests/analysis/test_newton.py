@@ -136,7 +136,7 @@ def test_newton_without_matplotlib_says_so(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["analyze", "newton", str(run)]) == 0
     shown = capsys.readouterr().out
-    assert "pip install lotnet[bench]" in shown and "5.pixel" in shown
+    assert "pip install matplotlib" in shown and "5.pixel" in shown
     assert not (run / "analysis" / "newton.png").exists()
 
 

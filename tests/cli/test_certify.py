@@ -112,7 +112,7 @@ def test_a_missing_extra_is_reported_at_once(run: Path, monkeypatch, capsys) -> 
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
     assert main(["attack", str(run), "--autoattack"]) == 2
     printed = capsys.readouterr()
-    assert "lotnet[attacks]" in printed.err and printed.err.count("\n") == 1 and printed.out == ""
+    assert "pip install pyautoattack" in printed.err and printed.err.count("\n") == 1 and printed.out == ""
 
 
 def test_a_broken_certificate_is_shown_and_saved_and_fails_the_command(run: Path, monkeypatch, capsys) -> None:

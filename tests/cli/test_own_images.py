@@ -1,6 +1,8 @@
 """Your own images: from a folder to a certified model, through the command line."""
 
 import json
+import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
+import lotnet
 from lotnet.cli.main import main
 from lotnet.config import RunConfig
 from lotnet.data import load as load_data
+from lotnet.errors import InputError
 from lotnet.runs.data import load_with_all_test_images
 from lotnet.runs.directory import Run
+from lotnet.runs.metrics import best_epoch
 
 TINY = ("--model.depth=5", "--model.channels=4", "--trainer.epochs=1", "--trainer.batch_size=16", "--device=cpu")
 
@@ -77,3 +82,142 @@ def test_wrong_pixels_are_refused(options: list[str], sentence: str, images: Pat
     assert main(["train", "--data.name", f"folder:{images}", "--out", str(out), *TINY, *options]) == 2
     assert sentence in capsys.readouterr().err
     assert not out.exists()
+
+
+def train(images: Path, out: Path, *options: str) -> int:
+    return main(["train", "--data.name", f"folder:{images}", "--out", str(out), *TINY, *options])
+
+
+def test_without_validation_images_the_last_epoch_is_kept(images: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    assert train(images, out, "--data.validation=0", "--trainer.epochs=2") == 0
+    said = capsys.readouterr()
+    assert "32 to train on, the last epoch is kept, 8 to test" in said.err + said.out
+    assert "last epoch, trained on all images (epoch 2)" in " ".join((said.err + said.out).split())
+    run = Run.open(out)
+    assert [(record.clean, record.certified) for record in run.metrics()] == [(None, {}), (None, {})]
+    assert best_epoch(run.metrics(), 36 / 255) == 2
+    assert main(["certify", str(out), "--device", "cpu"]) == 0
+    assert main(["report", str(out)]) == 0
+    assert "2 of 2, the last: trained on all training images" in (out / "report.html").read_text()
+    assert main(["record", str(out), "--to", str(tmp_path / "results")]) == 0
+    assert "2, last kept: trained on all images" in (tmp_path / "results" / "README.md").read_text()
+
+
+def test_a_run_starts_from_another_with_a_new_last_layer(images: Path, tmp_path: Path, capsys) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert train(images, first) == 0
+    three = write_images(tmp_path / "three")
+    write_images(tmp_path / "more")
+    (tmp_path / "more" / "left").rename(three / "third")
+    words = ["train", "--data.name", f"folder:{three}", "--init", str(first), "--out", str(second), "--device=cpu"]
+    words += ["--trainer.epochs=1", "--trainer.batch_size=16", "--optimizer.lr=1e-12"]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"from {first} with a new last layer" in said
+    before, after = Run.open(first).best_model().state_dict(), Run.open(second).best_model().state_dict()
+    last = f"{len(Run.open(first).best_model()) - 1}."
+    assert after[f"{last}weight"].shape[0] == 3
+    kept = [name for name in before if not name.startswith(last)]
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in kept)
+    assert Run.open(second).config.model == Run.open(first).config.model
+    assert len(Run.open(second).environment().initial or "") == 64
+    assert main(["train", "--resume", str(second), "--device=cpu"]) == 0  # the weights are those of its checkpoint
+
+
+def test_weights_of_another_network_are_refused(images: Path, tmp_path: Path, capsys) -> None:
+    assert train(images, tmp_path / "first") == 0
+    settings = (tmp_path / "first" / "config.yaml").read_text()
+    settings = settings.replace("channels: 4", "channels: 6").replace("init: null", f"init: {tmp_path / 'first'}")
+    config = RunConfig.from_yaml(settings, "other.yaml")
+    with pytest.raises(InputError, match=r"is another than that of .*: leave model settings out"):
+        lotnet.train(config, tmp_path / "third", device="cpu", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--init", "lipconvnet9"], "there is no model lipconvnet9 to start from: name a run, a packed model or one"),
+        (["--init", "lipconvnet5-cifar10", "--model.depth", "10"], "brings its own network: leave --model.depth out"),
+        (["--init", "lipconvnet5-cifar10", "--data.side", "16"], "reads images of 3 x 32 x 32"),
+        (["--data.validation", "1"], "data.validation must be at least 0 and below 1, not 1"),
+    ],
+)
+def test_a_wrong_start_is_refused(options: list[str], sentence: str, images: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "run"
+    assert main(["train", "--data.name", f"folder:{images}", "--out", str(out), "--device=cpu", *options]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certified run on a folder whose test images have a copy of a training image, and lack a class."""
+    root = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOTNET_DATA", str(root / "cache"))
+        write_images(root / "private" / "shapes" / "train")
+        write_images(root / "private" / "shapes" / "test", count=3)
+        shutil.copy(root / "private/shapes/train/left/07.png", root / "private/shapes/test/left/07.png")
+        shutil.rmtree(root / "private/shapes/test/right")
+        for n in range(15):
+            (root / f"private/shapes/train/right/{n:02}.png").unlink()
+        assert train(root / "private" / "shapes", root / "run") == 0
+        assert main(["certify", str(root / "run"), "--device", "cpu"]) == 0
+    return root
+
+
+NOTES = [
+    "1 class has fewer than 20 training images: right (5)",
+    "1 class has no test images: right",
+    "4 of 4 test images (100.0%) are also training images, pixel by pixel: accuracies are too high",
+]
+
+
+def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    assert Run.open(run).certification().notes == NOTES
+    capsys.readouterr()
+    assert main(["certify", str(run), "--json", "--device", "cpu"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["notes"] == NOTES
+    summary = found["summary"]
+    assert sum(map(sum, summary["confusion"])) == summary["images"] == 4
+    low, high = summary["intervals_95"]["clean"]
+    assert low <= summary["clean"] <= high
+    assert main(["report", str(run)]) == 0
+    page, card = (run / "report.html").read_text(), (run / "model" / "README.md").read_text()
+    for note in NOTES:
+        assert note in page and note in card
+    assert "95% interval" in page and "95% interval" in card and "Predictions for each class" in page
+
+
+def test_what_is_given_away_names_the_data_and_no_path(finished: Path, monkeypatch) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    assert main(["report", str(run)]) == 0
+    assert main(["export", str(run), "--to", "torch"]) == 0
+    metadata = json.loads(next(iter(_archived(run / "model.pt2", "metadata.json"))))
+    for text in ((run / "report.html").read_text(), (run / "model" / "README.md").read_text(), json.dumps(metadata)):
+        assert "the folder shapes" in text
+        assert str(finished) not in text and "private" not in text
+
+
+def _archived(path: Path, name: str) -> list[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return [archive.read(entry) for entry in archive.namelist() if entry.endswith(name)]
+
+
+def test_certificates_are_kept_when_radii_are_added(finished: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    before = Run.open(run).certification()
+    assert main(["certify", str(run), "--radii", "20/255", "--device", "cpu"]) == 0
+    assert "Kept the 4 certificates that are there" in capsys.readouterr().out
+    after = Run.open(run).certification()
+    assert (after.images, after.audit, after.notes) == (before.images, before.audit, before.notes)
+    assert after.summary.radii == sorted({20 / 255, *before.summary.radii})
+    assert after.summary.at(before.summary.radii) == before.summary
+    assert main(["certify", str(run), "--device", "cpu"]) == 0  # proved anew, with all radii
+    assert Run.open(run).certification().summary == after.summary

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_data import random_split
 
-from lotnet.data import Augmentation, Batches, Shard, Split, to_unit
-from lotnet.data.batches import crop
+from lotnet.data import Augmentation, Batches, Shard, Split, cache, to_unit
+from lotnet.data.batches import RESIDENT, crop
 from lotnet.errors import InputError
 
 AUGMENTATION = Augmentation(padding=4, flip=True)
@@ -165,3 +165,14 @@ def test_same_on_cuda(dtype):
     )
     for one, other in zip(here, there, strict=True):
         assert torch.equal(one, other.cpu())
+
+
+def test_images_in_a_file_give_the_same_batches(dataset, tmp_path, monkeypatch):
+    cache.write(dataset, tmp_path / "toy.safetensors", "here")
+    stored = cache.read(tmp_path / "toy.safetensors", in_file=True).train
+    expected = list(Batches(dataset.train, 8, seed=1, augmentation=Augmentation()).epoch(2))
+    for limit in (0, RESIDENT):
+        monkeypatch.setattr("lotnet.data.batches.RESIDENT", limit)
+        found = list(Batches(stored, 8, seed=1, augmentation=Augmentation()).epoch(2))
+        for one, other in zip(expected, found, strict=True):
+            assert all(map(torch.equal, one, other))

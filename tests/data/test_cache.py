@@ -9,7 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from lotnet.data import cache
+from lotnet.data import Split, cache
+from lotnet.data.stored import StoredImages
 from lotnet.errors import InputError
 
 
@@ -59,6 +60,31 @@ def test_changed_class_names_are_noticed(stored):
         cache.read(stored)
 
 
+def test_images_may_stay_in_the_file(dataset, stored):
+    back = cache.read(stored, in_file=True)
+    for one, other in ((dataset.train, back.train), (dataset.test, back.test)):
+        assert isinstance(other.pixels, StoredImages)
+        assert torch.equal(one.images, other.images)
+        assert torch.equal(torch.cat(list(other.chunks())), one.images)
+        mask = one.labels == 1
+        assert torch.equal(other.select(mask).images, one.images[mask])
+        few = torch.tensor([1, 0, 1])
+        assert torch.equal(other.select(mask).read(few), one.images[mask][few])
+        assert torch.equal(other.select(mask).image(1), one.images[mask][1])
+        assert torch.equal(other.select(mask).select(few).labels, one.labels[mask][few])
+    assert (back.mean, back.std) == (dataset.mean, dataset.std)
+
+
+def test_files_of_safetensors_itself_are_read_too(dataset, stored):
+    """Earlier versions wrote them so: with the labels first."""
+    with safe_open(stored, framework="pt") as file:
+        metadata = file.metadata()
+    save_file(load_file(stored), stored, metadata=metadata)
+    back = cache.read(stored)
+    assert torch.equal(back.train.images, dataset.train.images)
+    assert torch.equal(back.test.labels, dataset.test.labels)
+
+
 def test_another_version_is_named(stored):
     _with_header(stored, version=99)
     with pytest.raises(InputError, match="has format 99, not 1: delete it"):
@@ -74,12 +100,13 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path):
 
 
 def test_failed_write_keeps_the_old_file(dataset, stored, monkeypatch):
-    def full(*_, **__):
+    def full(split):
+        yield split.read(slice(2))
         raise OSError(28, "No space left on device")
 
     before = stored.read_bytes()
-    monkeypatch.setattr(cache, "save_file", full)
-    with pytest.raises(InputError, match=r"No space left.*free space"):
+    monkeypatch.setattr(Split, "chunks", full)
+    with pytest.raises(InputError, match=r"No space left|make room"):
         cache.write(dataset, stored, "again")
     assert stored.read_bytes() == before
     assert len(list(stored.parent.iterdir())) == 1

@@ -14,7 +14,7 @@ from PIL import Image
 
 from lotnet import data
 from lotnet.data import folder, formats
-from lotnet.data.images import decode, decode_all, read_header
+from lotnet.data.images import decode, decode_in_parts, read_header
 from lotnet.errors import InputError
 
 BOTH = {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2}
@@ -92,7 +92,7 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
     cache, name = tmp_path / "cache", f"folder:{root}"
     first = data.load(name, cache)
     decoded = []
-    monkeypatch.setattr(folder, "decode_all", lambda *args: decoded.append(args) or decode_all(*args))
+    monkeypatch.setattr(folder, "decode_in_parts", lambda *args: decoded.append(args) or decode_in_parts(*args))
     assert torch.equal(data.load(name, cache).train.images, first.train.images)
     assert not decoded
     file = root / "train" / "cat" / "000.png"

@@ -1,4 +1,4 @@
-"""A sample of `make faults`: kills at the first operations of a run, where nothing but a folder exists yet, and later."""
+"""A sample of `make faults`: kills at the first operations of a run, when nothing but a folder exists, and later."""
 
 from pathlib import Path
 

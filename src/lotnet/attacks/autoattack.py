@@ -49,7 +49,7 @@ def require_auto_attack() -> Any:
         from pyautoattack import AutoAttack
     except ImportError:
         raise InputError(
-            "AutoAttack needs the package pyautoattack: install it with `pip install lotnet[attacks]`"
+            "AutoAttack needs the package pyautoattack: install it with `pip install pyautoattack`"
         ) from None
     return AutoAttack
 

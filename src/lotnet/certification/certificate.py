@@ -11,9 +11,10 @@
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +74,38 @@ class Certificates:
     finite: Tensor
     """Whether all pixels of an image are finite. Otherwise it counts as misclassified, and its radius is 0."""
 
+    @staticmethod
+    def joined(parts: "Sequence[Certificates]") -> "Certificates":
+        """The certificates of several sets of images by the same model, in one."""
+        first = parts[0]
+        labels = [part.labels for part in parts if part.labels is not None]
+        return Certificates(
+            torch.cat([part.predictions for part in parts]),
+            torch.cat(labels) if len(labels) == len(parts) else None,
+            torch.cat([part.margins for part in parts]),
+            {claim: torch.cat([part.radii[claim] for part in parts]) for claim in first.radii},
+            first.lipschitz_bound,
+            first.precision,
+            torch.cat([part.finite for part in parts]),
+        )
+
+    @staticmethod
+    def of(certificates: "Sequence[Certificate]", lipschitz_bound: float, precision: str) -> "Certificates":
+        """Labelled certificates of finite images, from those of the single images."""
+        labels = [c.label for c in certificates if c.label is not None]
+        return Certificates(
+            torch.tensor([c.prediction for c in certificates], dtype=torch.int64),
+            torch.tensor(labels, dtype=torch.int64),
+            torch.tensor([c.margin for c in certificates], dtype=torch.float64),
+            {
+                claim: torch.tensor([getattr(c, f"radius_{claim}") for c in certificates], dtype=torch.float64)
+                for claim in get_args(Claim)
+            },
+            lipschitz_bound,
+            precision,
+            torch.ones(len(certificates), dtype=torch.bool),
+        )
+
     def __len__(self) -> int:
         return len(self.predictions)
 
@@ -96,6 +129,11 @@ class Certificates:
         """Share of images that are classified correctly and, if a radius is given, certified beyond it."""
         correct = self.correct()
         return float((correct if radius is None else correct & (self.radii[claim] > radius)).double().mean())
+
+
+def usual_batch(shape: Sequence[int]) -> int:
+    """Images (c, h, w) that are certified at a time: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
+    return max(1, min(250, 250 * 3 * 64 * 64 // prod(shape)))
 
 
 def smallest_std(model: FrozenModel) -> float:

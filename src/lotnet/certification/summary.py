@@ -1,11 +1,14 @@
 """Summary of a set of certificates: accuracies, mean radii, the certified accuracy curve, and each class."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from lotnet.certification.certificate import Certificates, Claim
+from lotnet.certification.intervals import wilson
 
 CLAIM_TITLES: dict[Claim, str] = {
     "plain": "standard certificate",
@@ -14,6 +17,7 @@ CLAIM_TITLES: dict[Claim, str] = {
 }
 CLAIMS = tuple(CLAIM_TITLES)
 _CURVE_POINTS = 101
+_MOST_CONFUSED = 100
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,46 @@ class Summary:
     lipschitz_bound: float
     precision: str
     not_finite: int
+    confusion: list[list[int]] = field(default_factory=list)
+    """Number of images of each class (row) that got each prediction (column). Empty for more than 100 classes, and in
+    files of earlier versions."""
+
+    def at(self, radii: Sequence[float]) -> "Summary":
+        """This summary for some of its radii."""
+        places = [self.radii.index(radius) for radius in radii]
+        return replace(
+            self,
+            radii=list(radii),
+            certified={claim: [shares[n] for n in places] for claim, shares in self.certified.items()},
+            classes=[replace(item, certified=[item.certified[n] for n in places]) for item in self.classes],
+        )
+
+    def intervals(self) -> dict[str, Any]:
+        """95 % intervals of the clean accuracy, and of the certified accuracies at each radius by each claim."""
+        certified = {name: [wilson(s, self.images) for s in shares] for name, shares in self.certified.items()}
+        return {"clean": wilson(self.clean, self.images), "certified": certified}
+
+    def mistakes(self) -> list["Mistake"]:
+        """The confusions of two classes, the most frequent first."""
+        names = [item.name for item in self.classes]
+        found = [
+            Mistake(names[true], names[predicted], count, sum(row))
+            for true, row in enumerate(self.confusion)
+            for predicted, count in enumerate(row)
+            if count and true != predicted
+        ]
+        return sorted(found, key=lambda mistake: -mistake.count)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """How often images of one class were taken for another."""
+
+    true: str
+    predicted: str
+    count: int
+    images: int
+    """Number of images of the true class."""
 
 
 def summarize(certificates: Certificates, radii: list[float], class_names: tuple[str, ...], dimensions: int) -> Summary:
@@ -77,4 +121,13 @@ def summarize(certificates: Certificates, radii: list[float], class_names: tuple
         lipschitz_bound=certificates.lipschitz_bound,
         precision=certificates.precision,
         not_finite=certificates.not_finite,
+        confusion=_confusion(certificates, len(class_names)),
     )
+
+
+def _confusion(certificates: Certificates, classes: int) -> list[list[int]]:
+    assert certificates.labels is not None
+    if classes > _MOST_CONFUSED:
+        return []
+    pairs = certificates.labels * classes + certificates.predictions
+    return [list(map(int, row)) for row in torch.bincount(pairs, minlength=classes**2).view(classes, classes)]

@@ -23,6 +23,11 @@ COMMON: dict[str, dict[str, Any]] = {
         "default": None,
         "help": "Size of network and length of training for images of a folder; auto is small on a CPU, else large.",
     },
+    "init": {
+        "type": str | None,
+        "default": None,
+        "help": "Model to start from: a run, a packed model, or a shipped name. Its last layer is replaced.",
+    },
     "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."},
     "json": {"action": "store_true", "help": "Print one JSON object on stdout, everything else on stderr."},
 }

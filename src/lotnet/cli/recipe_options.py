@@ -19,9 +19,8 @@ from lotnet.config import Settings, recipe_settings, recipes
 from lotnet.config.formats import current_settings
 from lotnet.config.settings import KINDS, group_types, type_of
 from lotnet.errors import InputError
-from lotnet.runs.presets import with_preset
 from lotnet.spelling import nearest
-from lotnet.training.launch import accelerator
+from lotnet.training.resolve import resolved
 
 _HELP = ("-h", "--help")
 
@@ -68,9 +67,7 @@ class CommandLine:
             self.parser.print_help()
             raise SystemExit(0)
         settings = settings.override(self._checked(given, settings.known()), prog)
-        if settings.values.get("preset") is None:
-            return settings
-        return with_preset(settings, given, accelerator(self.options.device))
+        return resolved(settings, given, self.options.device)
 
     def _checked(self, given: Mapping[str, str | None], known: Mapping[str, Any]) -> dict[str, str]:
         """Check that every given setting is known and has a value."""
@@ -123,7 +120,7 @@ def _add_settings(parser: Parser, settings: Settings) -> None:
     values = settings.values
     if settings.extra is not None:
         parser.add_fields(settings.extra, "Self-training", values=values)
-    common = ("seed", "limit", "preset")
+    common = ("seed", "limit", "preset", "init")
     parser.add_common(*common)
     parser.set_defaults({name: values[name] for name in common if name in values})
     for group, made in group_types(settings.kinds).items():

@@ -28,11 +28,14 @@ class DataConfig:
     """Mirror a random half of the training images; by default as `augment` says. Wrong where left and right matter."""
     crop: int | None = None
     """Largest random shift of training images, in pixels; by default as `augment` says."""
+    validation: float = 0.05
+    """Share of the training images that choose the best epoch; 0 trains on all of them and keeps the last epoch."""
 
     def __post_init__(self) -> None:
         for name in ("side", "width"):
             value = getattr(self, name)
             check(value is None or value >= 1, f"data.{name}", "at least 1", value)
+        check(0 <= self.validation < 1, "data.validation", "at least 0 and below 1", self.validation)
         check(self.crop is None or self.crop >= 0, "data.crop", "at least 0", self.crop)
         check(self.width is None or self.side is not None, "data.side", "given together with data.width", self.side)
 

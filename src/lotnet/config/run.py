@@ -43,6 +43,8 @@ class RunConfig:
     """Number of images used from each split; by default all."""
     preset: PresetName | None = None
     """The preset that chose network, batch size and epochs of a folder; they are stored, so it changes nothing more."""
+    init: str | None = None
+    """Model to start from: a run, a packed model, or a name that comes with lotnet. Its last layer is replaced."""
 
     def __post_init__(self) -> None:
         for group in _GROUPS:  # what a file or a command line gives was checked already, what Python code gives was not
@@ -64,7 +66,7 @@ class RunConfig:
 
     @staticmethod
     def from_settings(settings: Settings) -> "RunConfig":
-        top = {name: settings.values[name] for name in ("seed", "limit", "preset") if name in settings.values}
+        top = {name: settings.values[name] for name in ("seed", "limit", "preset", "init") if name in settings.values}
         groups = settings.build()
         try:
             return RunConfig(**groups, **top)
@@ -80,7 +82,7 @@ class RunConfig:
         >>> RunConfig().override({"trainer.epochs": 3, "loss.kind": "emma"}).loss
         EMMA(radius=0.4235294117647059, temperature=0.25)
         """
-        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit, "preset": self.preset}
+        values: dict[str, Any] = {"seed": self.seed, "limit": self.limit, "preset": self.preset, "init": self.init}
         values |= {f"{group}.kind": self._kind(group) for group in KINDS}
         for group in _GROUPS:
             values |= {f"{group}.{name}": value for name, value in _changed(getattr(self, group)).items()}
@@ -116,6 +118,7 @@ class RunConfig:
         setting or changes a default. Renamed settings are hashed as in format 1, for the same reason.
         """
         given: dict[str, Any] = {"seed": self.seed, "limit": self.limit}
+        given |= {} if self.init is None else {"init": self.init}
         for group in _GROUPS:
             settings = getattr(self, group)
             kind = type(settings).__name__

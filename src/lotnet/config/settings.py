@@ -56,7 +56,7 @@ class Settings:
     def known(self) -> dict[str, Any]:
         """The type of every setting that exists, by its dotted name."""
         known: dict[str, Any] = {} if self.extra is None else field_types(self.extra)
-        known |= {"seed": int, "limit": int | None, "preset": PresetName | None}
+        known |= {"seed": int, "limit": int | None, "preset": PresetName | None, "init": str | None}
         for group, made in group_types(self.kinds).items():
             known |= {f"{group}.kind": str} if group in KINDS else {}
             known |= field_types(made, group)

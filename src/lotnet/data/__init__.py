@@ -5,14 +5,16 @@ To add a data set, write a module with a `Source` and add one line to `SOURCES`.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
 from lotnet.data.augment import AugmentationKind, choose_augmentation
 from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
+from lotnet.data.findings import findings
 from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
+from lotnet.data.layout import PREFIX
 from lotnet.data.mixture import Mixture
 from lotnet.data.near_duplicates import near_duplicates
 from lotnet.data.source import Source
@@ -20,6 +22,7 @@ from lotnet.data.unlabeled import hide_labels, pseudo_labeled, shrink, unlabeled
 from lotnet.errors import InputError
 
 __all__ = [
+    "PREFIX",
     "SOURCES",
     "Augmentation",
     "AugmentationKind",
@@ -35,6 +38,7 @@ __all__ = [
     "choose_augmentation",
     "choose_shape",
     "decode",
+    "findings",
     "hide_labels",
     "is_folder",
     "is_prepared",
@@ -42,6 +46,7 @@ __all__ = [
     "near_duplicates",
     "prepare",
     "pseudo_labeled",
+    "public_name",
     "shrink",
     "to_unit",
     "unlabeled",
@@ -81,7 +86,16 @@ def load(
 
 def is_folder(name: str) -> bool:
     """Whether `name` is `folder:PATH`."""
-    return name.startswith(folder.PREFIX)
+    return name.startswith(PREFIX)
+
+
+def public_name(name: str) -> str:
+    """The name of a data set for others to read. Of a folder it has the last part only, because paths are private.
+
+    >>> public_name("folder:/home/me/clothes")
+    'the folder clothes'
+    """
+    return f"the folder {PurePath(name.removeprefix(PREFIX)).name}" if is_folder(name) else name
 
 
 def choose_shape(
@@ -111,7 +125,7 @@ def is_prepared(name: str, root: str | Path | None = None) -> bool:
 
 def _find(name: str) -> Source:
     if name not in SOURCES:
-        raise InputError(f"there is no data set {name!r}: use {', '.join(SOURCES)} or {folder.PREFIX}PATH")
+        raise InputError(f"there is no data set {name!r}: use {', '.join(SOURCES)} or {PREFIX}PATH")
     return SOURCES[name]
 
 

@@ -1,5 +1,7 @@
 """Batches that are made on the device: the whole split lies there as uint8, so no worker processes are needed.
 
+Images in a file that are too many for that are read batch by batch.
+
 Invariants:
 
 * pixels lie in [0, 1]. In an image that is not distorted, each is level / 255, rounded once;
@@ -24,7 +26,11 @@ from lotnet.data.augment import distort
 from lotnet.data.counter_rng import permutation, randint
 from lotnet.data.dataset import Augmentation, Split
 from lotnet.data.randaugment import rand_augment
+from lotnet.data.stored import StoredImages
 from lotnet.errors import InputError
+
+RESIDENT = 64 * 2**20
+"""Images in a file stay there if they have more bytes than this, otherwise they are read once."""
 
 _ORDER, _ROW, _COLUMN, _FLIP, _DISTORT, _RANDAUGMENT = range(6)
 
@@ -71,7 +77,10 @@ class Batches:
             raise InputError(f"{len(split)} images do not fill one batch of {batch_size}: lower the batch size")
         if augmentation is not None and seed is None:
             raise InputError("batches with augmentation have no seed: give them one, or leave the augmentation out")
-        self._images = split.images.to(device)
+        pixels = split.pixels
+        if isinstance(pixels, StoredImages) and pixels.nbytes <= RESIDENT:
+            pixels = pixels.read()
+        self._images = pixels.to(device) if isinstance(pixels, Tensor) else pixels
         self._labels = split.labels.to(device)
         self._batch_size = batch_size
         self._shuffle = seed is not None
@@ -106,12 +115,11 @@ class Batches:
         for step in range(start_step, len(self)):
             batch = drawn[:, step * self._batch_size : (step + 1) * self._batch_size]
             samples, keys, *place = batch.tensor_split(self._shard.world_size, dim=1)[self._shard.rank].unbind()
-            # index_select copies whole images. Advanced indexing is slower on a CPU: it copies byte by byte.
-            images = self._images.index_select(0, samples)
+            images = self._read(samples)
             if change.padding or change.flip:
                 images = crop(images, change.padding, *place)
             if change.randaugment:
-                images = rand_augment(images, samples, self._seed, epoch, _RANDAUGMENT)
+                images = rand_augment(images, keys, self._seed, epoch, _RANDAUGMENT)
             pixels = to_unit(images, self._dtype)
             if change.distort:
                 pixels = distort(pixels, keys, self._seed, epoch, _DISTORT)
@@ -128,6 +136,12 @@ class Batches:
         else:
             order = torch.arange(size, device=device)
         return order, order
+
+    def _read(self, samples: Tensor) -> Tensor:
+        if isinstance(self._images, Tensor):
+            # index_select copies whole images. Advanced indexing is slower on a CPU: it copies byte by byte.
+            return self._images.index_select(0, samples)
+        return self._images.read(samples).to(samples.device)
 
 
 def crop(images: Tensor, padding: int, row: Tensor, column: Tensor, mirrored: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
-"""Data sets in memory, and how they are split.
+"""Data sets, and how they are split.
 
 Invariants:
 
-* images are uint8, n x c x h x w, with n at least one. Train and test images have the same shape;
+* images are uint8, n x c x h x w, with n at least one. Train and test images have the same shape. They lie in memory
+  or, if they are many, in a file (`StoredImages`);
 * labels are int64 in [0, number of classes). There are at least two classes, with different names;
 * the statistics for the model's `Normalize` come from the training images: one mean per channel, and one std for all
   channels, for pixels in [0, 1];
@@ -12,15 +13,21 @@ Invariants:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import torch
 from torch import Tensor
 
 from lotnet.data.counter_rng import permutation
 from lotnet.data.mixture import Mixture
+from lotnet.data.stored import Index, StoredImages
 from lotnet.errors import InputError
+
+_CHUNK = 16 * 2**20
+"""Bytes that `Split.chunks` reads at a time."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +62,53 @@ STD = {
 class Split:
     """Images and their labels. The constructor checks both."""
 
-    images: Tensor  # n c h w, uint8
+    pixels: Tensor | StoredImages  # n c h w, uint8
     labels: Tensor  # n, int64
     mixture: Mixture | None = None
     """How training batches are composed; by default all images are shuffled together."""
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
-            found = f"{self.images.dtype} of {self.images.ndim} dimensions"
+        pixels, count = self.pixels, len(self.pixels)
+        if isinstance(pixels, Tensor) and (pixels.dtype != torch.uint8 or pixels.ndim != 4):
+            found = f"{pixels.dtype} of {pixels.ndim} dimensions"
             raise InputError(f"images must be uint8, n x c x h x w, not {found}: convert them first")
-        if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
+        if self.labels.dtype != torch.int64 or self.labels.shape != (count,):
             found = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
-            raise InputError(f"labels must be int64, one for each of {len(self.images)} images, not {found}")
-        if not self.images.numel():
+            raise InputError(f"labels must be int64, one for each of {count} images, not {found}")
+        if not pixels.nbytes:
             raise InputError("a split without images cannot be used: add images to it")
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def select(self, index: Tensor | slice) -> Split:
+    @property
+    def images(self) -> Tensor:
+        """All images as one tensor. Images in a file are read into memory: `read` and `chunks` read a part of them."""
+        return self.pixels if isinstance(self.pixels, Tensor) else self.pixels.read()
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        c, h, w = self.pixels.shape[-3:]
+        return c, h, w
+
+    def read(self, index: Index) -> Tensor:
+        """The chosen images as a tensor, in that order."""
+        return self.pixels[index] if isinstance(self.pixels, Tensor) else self.pixels.read(index)
+
+    def image(self, n: int) -> Tensor:  # c h w
+        return self.read(slice(n, n + 1))[0]
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All images in order, some megabytes at a time."""
+        step = max(1, _CHUNK // prod(self.shape))
+        for start in range(0, len(self), step):
+            yield self.read(slice(start, start + step))
+
+    def select(self, index: Index) -> Split:
         """Select images by a boolean mask, integer index or slice, in that order. The result has no mixture."""
-        return Split(self.images[index], self.labels[index])
+        pixels = self.pixels[index] if isinstance(self.pixels, Tensor) else self.pixels.select(index)
+        return Split(pixels, self.labels[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +125,8 @@ class Dataset:
             raise InputError(f"{self.name} has two classes of one name: rename one of them")
         if len(self.classes) < 2:
             raise InputError(f"{self.name} has {len(self.classes)} class(es): a classifier needs at least two")
-        if self.train.images.shape[1:] != self.test.images.shape[1:]:
-            shapes = f"{tuple(self.train.images.shape[1:])} and {tuple(self.test.images.shape[1:])}"
+        if self.train.shape != self.test.shape:
+            shapes = f"{self.train.shape} and {self.test.shape}"
             raise InputError(f"{self.name} has train and test images of shapes {shapes}: resize them alike")
         for part, split in (("train", self.train), ("test", self.test)):
             low, high = int(split.labels.min()), int(split.labels.max())
@@ -106,8 +139,7 @@ class Dataset:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of every image."""
-        c, h, w = self.train.images.shape[1:]
-        return c, h, w
+        return self.train.shape
 
     @property
     def augmentation(self) -> Augmentation:
@@ -132,9 +164,12 @@ class Dataset:
     @cached_property
     def _moments(self) -> list[tuple[float, float]]:
         """Mean and std of each channel, from exact integer sums, so that every machine gets the same bits."""
+        histograms = torch.zeros(self.shape[0], 256, dtype=torch.int64)
+        for images in self.train.chunks():
+            for channel, histogram in zip(images.unbind(1), histograms, strict=True):
+                histogram += torch.bincount(channel.flatten(), minlength=256)
         moments = []
-        for channel in self.train.images.unbind(1):
-            histogram = torch.bincount(channel.flatten(), minlength=256).tolist()
+        for histogram in histograms.tolist():
             n = sum(histogram)
             first = sum(value * count for value, count in enumerate(histogram))
             second = sum(value**2 * count for value, count in enumerate(histogram))

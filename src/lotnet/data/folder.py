@@ -5,7 +5,8 @@ the images (seed 0) becomes the test split. Class names are the sorted folder na
 the prepared data sets, one file per folder and shape. They are decoded again when the name, size or modification time
 of a file has changed.
 
-Images keep the pixels of the files where that is possible. `choose_shape` has the rule.
+Images keep the pixels of the files where that is possible. `choose_shape` has the rule. Decoded images stay in the
+cached file, so a folder may be larger than memory.
 """
 
 from __future__ import annotations
@@ -13,25 +14,22 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
-import torch
-
 from lotnet.data import cache
-from lotnet.data.dataset import Dataset, Split, stratified
-from lotnet.data.images import decode_all, image_files, read_headers
+from lotnet.data.dataset import Dataset, Split
+from lotnet.data.images import decode_all, decode_in_parts, read_headers
+from lotnet.data.layout import PREFIX, Files, fingerprint, read_layout
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.records import read_record, write_record
 
-PREFIX = "folder:"
 SIDE = 32
 """Side of images that cannot keep their size."""
 LARGEST_KEPT = 256
 """Images of one common size keep it if neither height nor width is larger."""
-TEST_FRACTION = 0.2
-TEST_SEED = 0
 
 Shape = tuple[int, int, int]
 Side = int | tuple[int, int]
@@ -75,16 +73,17 @@ def load(name: str, root: Path, side: Side | None = None, channels: Channels | N
         shape = choose_shape(name, root, side, channels).shape
     else:
         shape = _shape(side, channels)
-    state = _fingerprint(path)
+    state = fingerprint(path)
     cached = _cached(path, root, shape, "safetensors")
     if cache.origin(cached) == state:
         try:
-            return replace(cache.read(cached), name=name)  # one folder can be named by several paths
+            return replace(cache.read(cached, in_file=True), name=name)  # one folder can be named by several paths
         except InputError:
             pass  # the cached copy is damaged: decode the images again
-    dataset = read(path, shape, name)
-    cache.write(dataset, cached, state)
-    return dataset
+    layout = read_layout(path)
+    train, test = (_decoded(files, shape) for files in (layout.train, layout.test))
+    cache.write_parts(name, layout.classes, train, test, cached, state)
+    return cache.read(cached, in_file=True)
 
 
 def choose_shape(name: str, root: Path, side: Side | None = None, channels: Channels | None = None) -> Choice:
@@ -118,36 +117,34 @@ def choose_shape(name: str, root: Path, side: Side | None = None, channels: Chan
 def survey(name: str, root: Path) -> Survey:
     """Read the headers of all images, or the survey stored under `root` if no file has changed."""
     path = _path(name)
-    layout = _layout(path)
-    stored, state = _cached(path, root, None, "json"), _fingerprint(path)
+    layout = read_layout(path)
+    stored, state = _cached(path, root, None, "json"), fingerprint(path)
     try:
         found = read_record(Survey, stored, "it is made again")
         if found.state == state:
             return found
     except InputError:
         pass
-    files = [file for file, _ in (*layout.train, *layout.test)]
-    headers = Counter((h.height, h.width, h.is_grey) for h in read_headers(files))
+    images = len(layout.train) + len(layout.test)
+    headers = Counter(
+        (h.height, h.width, h.is_grey) for h in read_headers(chain(layout.train.paths(), layout.test.paths()))
+    )
     sizes = Counter({(h, w): 0 for h, w, _ in headers})
     for (h, w, _), count in headers.items():
         sizes[h, w] += count
     (height, width), _ = max(sizes.items(), key=lambda item: (item[1], item[0]))
     grey = sum(count for (_, _, is_grey), count in headers.items() if is_grey)
-    training = len(layout.train) if layout.test else round((1 - TEST_FRACTION) * len(files))
-    found = Survey(state, len(files), training, grey, len(sizes), height, width)
+    found = Survey(state, images, len(layout.train), grey, len(sizes), height, width)
     make_folder(root, "choose another with LOTNET_DATA")
     write_record(stored, found)
     return found
 
 
 def read(path: Path, shape: Shape, name: str) -> Dataset:
-    """Decode the images in `path`."""
-    layout = _layout(path)
-    train = _decode(layout.train, shape)
-    if layout.test:
-        return Dataset(name, train, _decode(layout.test, shape), layout.classes)
-    held = stratified(train.labels, TEST_FRACTION, TEST_SEED)
-    return Dataset(name, train.select(~held), train.select(held), layout.classes)
+    """Decode the images in `path` into memory."""
+    layout = read_layout(path)
+    train, test = (Split(decode_all(list(f.paths()), shape), f.labels) for f in (layout.train, layout.test))
+    return Dataset(name, train, test, layout.classes)
 
 
 def _path(name: str) -> Path:
@@ -163,87 +160,10 @@ def _shape(side: Side, channels: Channels) -> Shape:
     return CHANNELS[channels], height, width
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """The files of a folder with their labels. Without test files, a part of the others becomes the test split."""
-
-    classes: tuple[str, ...]
-    train: tuple[tuple[Path, int], ...]
-    test: tuple[tuple[Path, int], ...] = ()
-
-
-def _layout(path: Path) -> _Layout:
-    if not _has_splits(path):
-        classes = _classes(path)
-        files = _members(path, classes)
-        if len(files) == len(classes):
-            raise InputError(f"{path} has one image per class, so nothing is left to test on: add images")
-        return _Layout(classes, files)
-    classes = _classes(path / "train")
-    strange = sorted(set(_classes(path / "test", fewest=1)) - set(classes))
-    if strange:
-        raise InputError(f"{path}/test has the class {strange[0]!r} that train has not: add it there or remove it")
-    return _Layout(classes, *(_members(path / part, classes) for part in ("train", "test")))
-
-
-def _has_splits(path: Path) -> bool:
-    """Whether `path` contains the folders train and test."""
-    if not path.is_dir():
-        raise InputError(f"{path} is not a folder: pass one that holds a folder of images for each class")
-    train, test = path / "train", path / "test"
-    if train.is_dir() and not test.is_dir() and any(entry.is_dir() for entry in train.iterdir()):
-        raise InputError(f"{path} has train but no test: add test, or put the class folders directly into {path}")
-    return train.is_dir() and test.is_dir()
-
-
-def _classes(path: Path, fewest: int = 2) -> tuple[str, ...]:
-    classes = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    if len(classes) < fewest:
-        found = f"only the class folder {classes[0]!r}" if classes else "no class folders"
-        remedy = "put the images into at least two folders, one per class"
-        if classes and any(entry.is_dir() for entry in (path / classes[0]).iterdir()):
-            remedy += f", or pass {PREFIX}{path / classes[0]} if the classes are in there"
-        raise InputError(f"{path} has {found}: {remedy}")
-    by_letters: dict[str, str] = {}
-    for name in classes:
-        other = by_letters.setdefault(name.casefold(), name)
-        if other != name:
-            raise InputError(f"{path} has the classes {other!r} and {name!r}: merge them or rename one")
-    return tuple(classes)
-
-
-def _members(path: Path, classes: tuple[str, ...]) -> tuple[tuple[Path, int], ...]:
-    """The image files with their labels. The test split may lack a class folder, but no folder may be empty."""
-    found: list[tuple[Path, int]] = []
-    for label, name in enumerate(classes):
-        files = image_files(path / name)
-        if not files and (path / name).is_dir():
-            raise InputError(f"{path / name} holds no images: add some or remove the folder")
-        deep = next((file for file in files if file.parent != path / name), None)
-        if deep is not None:
-            inner = deep.relative_to(path / name).parts[0]
-            raise InputError(
-                f"{path / name} has the folder {inner!r} with images in it: put the images directly into the folders "
-                f"of the classes, or pass the folder that holds these, such as {PREFIX}{path / name}"
-            )
-        found += [(file, label) for file in files]
-    return tuple(found)
-
-
-def _decode(files: tuple[tuple[Path, int], ...], shape: Shape) -> Split:
-    labels = torch.tensor([label for _, label in files], dtype=torch.int64)
-    return Split(decode_all([file for file, _ in files], shape), labels)
+def _decoded(files: Files, shape: Shape) -> cache.Part:
+    return cache.Part(files.labels, shape, decode_in_parts(files.paths(), shape))
 
 
 def _cached(path: Path, root: Path, shape: Shape | None, kind: str) -> Path:
     where = hashlib.sha256(f"{path.resolve()}\n{shape}".encode()).hexdigest()[:16]
     return root / f"folder-{where}.{kind}"
-
-
-def _fingerprint(path: Path) -> str:
-    """A digest of names, sizes and modification times, which needs no file to be opened."""
-    digest = hashlib.sha256()
-    for file in image_files(path):
-        status = file.stat()
-        digest.update(f"{file.relative_to(path)}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()

@@ -19,10 +19,11 @@ How pixels are converted:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -40,12 +41,25 @@ _GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N"}
 _ORIENTATION = 0x0112  # the EXIF tag. 1 is upright, 2 to 8 are rotated, mirrored or both
 _TURNED = 5  # from this orientation on, height and width change places
 
+_FILES_AT_A_TIME = 128
 _CLUTTER = {"thumbs.db", "desktop.ini"}
 
 
 def image_files(folder: Path) -> list[Path]:
     """All files in `folder` and its subfolders, sorted. Hidden files and files of file managers are left out."""
-    return sorted(file for file in folder.rglob("*") if file.is_file() and _visible(file.relative_to(folder)))
+    return [folder / name for name in image_names(folder)]
+
+
+def image_names(folder: Path) -> Iterator[str]:
+    """The files of `image_files` by their names in the folder, with / between the parts, one after another."""
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208 (paths of many images take much memory)
+        entry = folder / name
+        if name.startswith(".") or name.lower() in _CLUTTER:
+            continue
+        if entry.is_file():
+            yield name
+        elif entry.is_dir() and not entry.is_symlink():
+            yield from (f"{name}/{inner}" for inner in image_names(entry))
 
 
 @dataclass(frozen=True)
@@ -80,22 +94,28 @@ def decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path | None
 
 def decode_all(files: Sequence[Path], shape: Sequence[int]) -> Tensor:
     """Decode several images to `shape`. Returns n c h w, uint8, in the order of `files`."""
-    images = np.empty((len(files), *shape), dtype=np.uint8)
-    for image, slot in zip(_in_threads(lambda file: _decode(file, shape, file), files), images, strict=True):
-        slot[:] = image
-    return torch.from_numpy(images)
+    return torch.cat([torch.empty(0, *shape, dtype=torch.uint8), *decode_in_parts(files, shape)])
 
 
-def read_headers(files: Sequence[Path]) -> Iterator[Header]:
+def decode_in_parts(files: Iterable[Path], shape: Sequence[int]) -> Iterator[Tensor]:
+    """Decode images to `shape` some hundred at a time. Each part is n c h w, uint8, in the order of `files`."""
+    for part in _in_threads(lambda file: _decode(file, shape, file), files):
+        yield torch.from_numpy(np.stack(part))
+
+
+def read_headers(files: Iterable[Path]) -> Iterator[Header]:
     """Read the headers of several images, in the order of `files`."""
-    return _in_threads(read_header, files)
+    return chain.from_iterable(_in_threads(read_header, files))
 
 
-def _in_threads(work: Callable[[Path], T], files: Sequence[Path]) -> Iterator[T]:
+def _in_threads(work: Callable[[Path], T], files: Iterable[Path]) -> Iterator[list[T]]:
+    """Work on some files at a time, because a pool keeps all that it is given, and all its results."""
     Image.init()  # Pillow registers its formats in the first call, which is not safe in several threads
     # Threads suffice, because Pillow releases the interpreter lock while it decodes and resizes.
+    remaining = iter(files)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(work, files)
+        while part := list(islice(remaining, _FILES_AT_A_TIME)):
+            yield list(pool.map(work, part))
 
 
 def center_box(height: int, width: int, shape: Sequence[int]) -> tuple[int, int]:
@@ -141,7 +161,3 @@ def _fit(image: Image.Image, height: int, width: int) -> Image.Image:
     image = image.crop((left, top, left + w, top + h))
     # Pillow widens its bicubic filter when it reduces an image, which prevents aliasing.
     return image if (h, w) == (height, width) else image.resize((width, height), Image.Resampling.BICUBIC)
-
-
-def _visible(path: Path) -> bool:
-    return not any(part.startswith(".") for part in path.parts) and path.name.lower() not in _CLUTTER

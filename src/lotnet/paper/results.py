@@ -65,7 +65,7 @@ def collect(run_path: Path, name: str) -> Result:
     """The result of a run that was trained to its end and certified on its test images."""
     run = Run.open(run_path)
     certification = run.certification()
-    if certification.split != "test" or certification.summary.radii != list(RADII):
+    if certification.split != "test" or not set(RADII) <= set(certification.summary.radii):
         raise InputError(
             f"a result is about the test images at 36, 72 and 108/255: run `lotnet certify {run_path}` again"
         )
@@ -85,7 +85,7 @@ def collect(run_path: Path, name: str) -> Result:
         evaluation_seconds=round(certification.evaluation_seconds, 3),
         evaluation_device=certification.device,
         checksum=certification.checksum,
-        summary=asdict(certification.summary),
+        summary=asdict(certification.summary.at(RADII)),
         audit=[asdict(row) for row in certification.audit],
         linf=_linf(run, certification),
     )

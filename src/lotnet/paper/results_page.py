@@ -201,13 +201,17 @@ def _all_runs(results: list[Result]) -> list[str]:
         device = result.sessions[0]["hardware"]["device"]
         cells = [
             *(f"{found[key]:.2f}" for key in ACCURACIES),
-            str(result.epochs),
+            f"{result.epochs}{'' if _validated(result) else ', last kept: trained on all images'}",
             f"{result.train_seconds:.0f} s",
             device,
         ]
         lines.append(f"| {result.name} | {' | '.join(cells)} |")
     lines += ["", "These commands repeat them:", ""]
     return [*lines, *(f"    {result.command}" for result in results)]
+
+
+def _validated(result: Result) -> bool:
+    return result.config.get("data", {}).get("validation") != 0
 
 
 def _not_run(results: list[Result]) -> list[str]:

@@ -6,13 +6,14 @@ Its text is the template card.md.j2.
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from lotnet.certification.formatting import rounded_down
+from lotnet.certification.intervals import in_words, wilson
 from lotnet.certification.plain import in_255ths
+from lotnet.data import is_folder, public_name
 from lotnet.errors import printable
 from lotnet.frozen.model import FrozenModel
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from lotnet.pretrained.packed import Packed
 
 CARD = "README.md"
+_MOST_CLASSES = 50
+_MOST_MISTAKES = 10
 _CLAIMS = {
     "plain": "standard certificate (assumes exactly 1-Lipschitz layers and exact arithmetic)",
     "real": "claim A (the function of the stored tensors, in real arithmetic)",
@@ -32,6 +35,8 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
     about = _about(name, model.input_shape, model.settings.get("data"), model.settings.get("classes", ()))
     checksum = f"Checksum of stages and tensors: `{model.settings['checksum']}`."
     proved = {} if certificates is None else _proved(certificates["summary"], certificates["split"])
+    if certificates is not None:
+        proved["notes"] = certificates.get("notes", [])
     return _render(**about, **proved, checksum=checksum, packed=False)
 
 
@@ -58,14 +63,13 @@ def _render(**values: Any) -> str:
 
 def _about(name: str, shape: Sequence[int], data: str | None, classes: Sequence[object]) -> dict[str, Any]:
     """What the model is. Of a folder of images, the card has the name and not the path, which is private."""
-    local = data is not None and data.startswith("folder:")
     return {
         "name": name,
         "title": printable(name),
         "quoted": json.dumps(name),
         "shape": " x ".join(map(str, shape)),
-        "data": f"the folder {PurePath(data).name}" if local and data else data,
-        "local": local,
+        "data": public_name(data) if data else data,
+        "local": data is not None and is_folder(data),
         "classes": ", ".join(printable(str(item)) for item in classes),
     }
 
@@ -79,4 +83,27 @@ def _proved(summary: Mapping[str, Any], split: str) -> dict[str, Any]:
         }
         for claim, title in _CLAIMS.items()
     ]
-    return {"summary": summary, "split": split, "radii": [in_255ths(r) for r in summary["radii"]], "claims": claims}
+    count = summary["images"]
+    classes: list[dict[str, Any]] = [dict(item) for item in summary.get("classes", ())]
+    return {
+        "summary": summary,
+        "split": split,
+        "radii": [in_255ths(r) for r in summary["radii"]],
+        "claims": claims,
+        "clean_between": in_words(wilson(summary["clean"], count)),
+        "between": [in_words(wilson(share, count)) for share in summary["certified"]["float"]],
+        "classes_proved": [item | {"title": printable(item["name"])} for item in classes[:_MOST_CLASSES]],
+        "unlisted": len(classes) - _MOST_CLASSES,
+        "mistakes": _mistakes(summary.get("confusion", ()), [printable(item["name"]) for item in classes]),
+    }
+
+
+def _mistakes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
+    """The most frequent confusions of two classes, in words."""
+    found = [
+        (count, f"{names[true]} taken for {names[predicted]}: {count} of {sum(row)}")
+        for true, row in enumerate(confusion)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    return [words for _, words in sorted(found, key=lambda item: -item[0])[:_MOST_MISTAKES]]

@@ -33,7 +33,7 @@ def save_pretrained(
     found = _read(certificates)
     if found is not None and found.checksum != model.settings["checksum"]:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
-    about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "data": found.data}
+    about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "notes": found.notes}
     card = frozen_card(model, name or Path(folder).resolve().name, about)  # first, because it can fail
     make_folder(Path(folder))
     model.save(folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from lotnet.config import RunConfig
+from lotnet.data import public_name
 from lotnet.errors import InputError
 from lotnet.paper.results import command_of, row_of_run
 from lotnet.paper.tables import Row
@@ -63,7 +64,12 @@ class RunData:
         """The images, in words. Radii of images of different sizes cannot be compared."""
         images = self.environment.images
         shape = f"{images.channels} x {images.height} x {images.width}"
-        return f"{self.certification.data}, {self.certification.split}, {shape}"
+        return f"{self.data}, {self.certification.split}, {shape}"
+
+    @property
+    def data(self) -> str:
+        """The data set, without the path of a folder."""
+        return public_name(self.certification.data)
 
     @property
     def session(self) -> Session:
@@ -82,7 +88,8 @@ def collect(paths: list[Path]) -> list[RunData]:
         names = [str(path) for path in paths]
     runs = [_collect(path, name) for path, name in zip(paths, names, strict=True)]
     for path, run in zip(paths[1:], runs[1:], strict=True):
-        if run.about != runs[0].about or run.classes != runs[0].classes:
+        same = run.certification.data == runs[0].certification.data  # folders of one name may be different
+        if not same or run.about != runs[0].about or run.classes != runs[0].classes:
             raise InputError(
                 f"{path} is certified on other data ({run.about}) than {paths[0]} ({runs[0].about}): "
                 "make a page for each"

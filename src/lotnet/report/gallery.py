@@ -71,7 +71,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
         found[kind] = [
             Card(
                 index=int(places[n]),
-                picture=_png(split.images[places[n]].numpy()),
+                picture=_png(split.image(int(places[n])).numpy()),
                 label=int(run.labels[n]),
                 true=run.classes[run.labels[n]],
                 predicted=run.classes[run.predictions[n]],
@@ -87,7 +87,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
 
 def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
     """How many images of each kind fit on the page: for all classes together, and per class."""
-    c, h, w = split.images.shape[1:]
+    c, h, w = split.shape
     room = _BUDGET // (c * min(h, _SIDE) * min(w, _SIDE) * runs * 3)
     top = min(_TOP, room)
     return top, min(_PER_CLASS, (room - top) // len(run.classes))
@@ -117,7 +117,7 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
     found = {}
     for example in run.attacks.nearest:
         place = int(attacked_places[example.index])
-        pixels, image = example.pixels().astype(np.float64), split.images[place].numpy()
+        pixels, image = example.pixels().astype(np.float64), split.image(place).numpy()
         # An attack on the other split had other images at these indices, so the stored distances do not match.
         same = pixels.size == image.size and np.isclose(
             np.linalg.norm(pixels - image.flatten() / 255), example.distance, rtol=1e-6

@@ -55,6 +55,7 @@ def render(runs: list[RunData], split: Split | None, radius: float) -> str:
         kinds=_kinds(cards),
         largest=[float(np.where(run.correct, run.radii, 0).max()) for run in runs],
         comparison=tables.comparison(runs),
+        confusions=[made for run in runs if (made := tables.confusion(run)) is not None],
         claims=[tables.claims(run, slot) for slot, run in enumerate(runs)],
         attacks=tables.attacks(runs),
         training=tables.training(runs),
@@ -121,7 +122,7 @@ def _training_charts(runs: list[RunData]) -> list[Chart]:
     epochs = float(max(record.epoch for run in runs for record in run.metrics))
     wanted = {
         "loss": ("Training loss", lambda record: record.loss),
-        "clean": ("Clean accuracy, validation", lambda record: record.clean),
+        "clean": ("Clean accuracy, validation", lambda record: math.nan if record.clean is None else record.clean),
         "certified": (
             f"Certified at {radius}, validation",
             lambda record: record.certified.get(radius, math.nan),

@@ -2,17 +2,24 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+
 from lotnet.certification.formatting import rounded_down, rounded_up
+from lotnet.certification.intervals import in_words, wilson
 from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES
+from lotnet.data import PREFIX
 from lotnet.paper.results import command_of
 from lotnet.paper.tables import EPOCHS
 from lotnet.progress import duration
 from lotnet.report.collect import RunData
 from lotnet.runs.metrics import best_epoch
 
+_SQUARE = 20
+"""Most classes whose predictions are shown as a square table."""
 PAPER = dict(zip(RADII, ("cert_36", "cert_72", "cert_108"), strict=True))
 """Radius: the column of the paper's tables."""
 
@@ -46,6 +53,8 @@ def comparison(runs: list[RunData]) -> Table:
         shares = [run.clean, *(run.certified(radius) for radius in radii)]
         last = [str(rounded_down(run.mean_radius, 4)), f"{run.environment.parameters:,}", str(len(run.metrics))]
         table.rows.append(Row([run.name, *map(percent, shares), *last], slot))
+        between = (in_words(wilson(share, len(run))) for share in shares)
+        table.rows.append(Row(["95% interval", *between, "", "", ""], kind="difference"))
         if run.paper is None:
             continue
         theirs = [run.paper.clean, *(getattr(run.paper, PAPER.get(radius, ""), None) for radius in radii)]
@@ -56,6 +65,25 @@ def comparison(runs: list[RunData]) -> Table:
         apart = ("" if x is None else f"{100 * share - x:+.2f}" for share, x in zip(shares, theirs, strict=True))
         table.rows.append(Row(["Difference, points", *apart, "", "", ""], kind="difference"))
     return table
+
+
+def confusion(run: RunData) -> Table | None:
+    """True classes in rows, predictions in columns; of many classes, the most frequent mistakes. None without any."""
+    classes = len(run.classes)
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    np.add.at(counts, (run.labels, run.predictions), 1)
+    if classes <= _SQUARE:
+        table = Table(f"Predictions for each class, {run.name}", ["True class", *run.classes])
+        table.rows.extend(Row([run.classes[n], *map(str, row)]) for n, row in enumerate(counts.tolist()))
+        return table
+    np.fill_diagonal(wrong := counts.copy(), 0)
+    table = Table(f"Most frequent mistakes, {run.name}", ["True class", "Taken for", "Images", "Of"])
+    for place in np.argsort(-wrong, axis=None, kind="stable")[:_SQUARE]:
+        true, predicted = divmod(int(place), classes)
+        if wrong[true, predicted]:
+            cells = [run.classes[true], run.classes[predicted], str(wrong[true, predicted]), str(counts[true].sum())]
+            table.rows.append(Row(cells))
+    return table if table.rows else None
 
 
 def claims(run: RunData, slot: int) -> Table:
@@ -117,7 +145,7 @@ def training(runs: list[RunData]) -> Table:
             if not names:
                 continue
             certified = record.certified.get(radius)
-            shares = [percent(record.clean), "" if certified is None else percent(certified)]
+            shares = ["" if share is None else percent(share) for share in (record.clean, certified)]
             cells = [
                 f"{run.name}, {' and '.join(names)}",
                 str(record.epoch),
@@ -147,9 +175,16 @@ def provenance(runs: list[RunData]) -> Table:
 
 def settings(runs: list[RunData]) -> Table:
     """All settings, side by side. Rows that differ are marked."""
-    table = _side_by_side("Settings", runs, [_flat(run.config.to_dict()) for run in runs])
+    table = _side_by_side("Settings", runs, [_settings(run) for run in runs])
     rows = [Row(row.cells, kind="changed" if len(set(row.cells[1:])) > 1 else "") for row in table.rows]
     return replace(table, rows=rows)
+
+
+def _settings(run: RunData) -> dict[str, str]:
+    """All settings; those that are paths on this machine without the folders."""
+    found = _flat(run.config.to_dict()) | {"data.name": run.data}
+    local = {name: PurePath(found[name]).name for name in ("data.root", "init") if name in found}
+    return found | local
 
 
 def percent(share: float) -> str:
@@ -168,19 +203,38 @@ def _provenance(run: RunData) -> dict[str, str]:
     session, certification = run.session, run.certification
     hardware = session.hardware
     return {
-        "Command": command_of(session.command),
+        "Command": _without_paths(session.command),
         "Commit": session.commit or "not known: an installed package",
         "Seed": str(run.config.seed),
         "Started": session.started.replace("T", " "),
         "Sessions": str(len(run.environment.sessions)),
         "Trained on": f"{hardware.device}, processes: {hardware.processes}",
         "Processor": f"{hardware.processor}, {hardware.cores} cores",
+        "Kept epoch": _kept(run),
         "Training time": duration(sum(record.seconds for record in run.metrics)),
         "Versions": ", ".join(f"{name} {version}" for name, version in session.versions.items() if version),
         "Certified on": f"{len(run):,} {certification.split} images, {certification.device}",
         "Evaluation": f"{certification.evaluation_seconds:.2f} s for all images, float32, {certification.device}",
         "Model checksum": certification.checksum,
     }
+
+
+def _kept(run: RunData) -> str:
+    epoch = f"{best_epoch(run.metrics, run.config.trainer.radius)} of {len(run.metrics)}"
+    if run.metrics[-1].clean is None:
+        return f"{epoch}, the last: trained on all training images, without validation images"
+    return f"{epoch}, the best on validation images"
+
+
+def _without_paths(words: list[str]) -> str:
+    """The command of a run. Of paths it has the last part only: a report is made to be given away."""
+    kept = []
+    for word in words:
+        name, equals, value = word.rpartition("=")
+        prefix = PREFIX if value.startswith(PREFIX) else ""
+        path = PurePath(value.removeprefix(prefix))
+        kept.append(f"{name}{equals}{prefix}{path.name if path.is_absolute() or prefix else path}" if value else word)
+    return command_of(kept)
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:

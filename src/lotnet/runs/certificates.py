@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,8 @@ class Certification:
     """SHA-256 of the checkpoint that the model was frozen from; None if the model is not from a run."""
     complete: bool | None = None
     """Whether these are all test images of the data set; None in files of earlier versions."""
+    notes: list[str] = field(default_factory=list)
+    """What to know about the data set, such as images that are in both splits (`lotnet.data.findings`)."""
 
     def __post_init__(self) -> None:
         """Refuse values that `lotnet certify` cannot have written."""

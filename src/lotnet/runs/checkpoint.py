@@ -33,10 +33,10 @@ _KEPT = 2
 
 @dataclass(frozen=True)
 class Best:
-    """Score and epoch of the best checkpoint so far."""
+    """Epoch and score of the best checkpoint so far. Without validation images it is the last, and has no score."""
 
     epoch: int
-    score: float
+    score: float | None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from lotnet.config import RunConfig
-from lotnet.data import Augmentation, Channels, Dataset, Split, choose_augmentation, choose_shape, is_folder, load
+from lotnet.data import (
+    Augmentation,
+    Channels,
+    Dataset,
+    Split,
+    choose_augmentation,
+    choose_shape,
+    is_folder,
+    load,
+    validation_split,
+)
 from lotnet.data.counter_rng import permutation
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec
@@ -99,6 +109,16 @@ def random_subset(split: Split, limit: int) -> Split:
 def subset_indices(total: int, limit: int, key: tuple[int, ...] = (0,)) -> Tensor:
     """Indices of `limit` random images out of `total`, sorted. They depend only on the key."""
     return permutation(total, *key)[:limit].sort().values
+
+
+def split_training(config: RunConfig, train: Split, held_out: Split | None = None) -> tuple[Split, Split | None]:
+    """The images to train on and those that choose the best epoch; None where all are trained on.
+
+    The latter are `held_out`, or a fixed share of the training images.
+    """
+    if held_out is not None:
+        return train, held_out
+    return validation_split(train, config.data.validation) if config.data.validation else (train, None)
 
 
 def image_spec(dataset: Dataset) -> ImageSpec:

@@ -118,8 +118,12 @@ class Run:
         """One record for each finished epoch."""
         return self.metrics_file.read()
 
-    def record_session(self, dataset: Dataset, parameters: int, session: Session, finished: bool = False) -> None:
+    def record_session(
+        self, dataset: Dataset, parameters: int, session: Session, finished: bool = False, initial: str | None = None
+    ) -> None:
         """Add a session to environment.json. Refuses data that have changed since the run was started.
+
+        `initial` is the digest of the weights that the run starts from, where this session has read them.
 
         A finished run trains no more, so its file is only written if it is missing.
         """
@@ -134,8 +138,8 @@ class Run:
                 )
             if finished:
                 return
-            earlier = known.sessions
-        record = Environment(dataset.name, tuple(dataset.classes), images, parameters, (*earlier, session))
+            earlier, initial = known.sessions, initial or known.initial
+        record = Environment(dataset.name, tuple(dataset.classes), images, parameters, (*earlier, session), initial)
         write_record(self.environment_file, record, FORMAT)
 
     def environment(self) -> Environment:

@@ -74,6 +74,8 @@ class Environment:
     images: ImageSpec
     parameters: int
     sessions: tuple[Session, ...] = field(default=())
+    initial: str | None = None
+    """SHA-256 of the weights of the model that training started from; None if it started from random weights."""
 
 
 def _version(name: str) -> str | None:

@@ -1,7 +1,7 @@
 """metrics.jsonl: one line for each epoch that a training run has finished."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from lotnet.certification.plain import in_255ths
@@ -14,15 +14,15 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class EpochMetrics:
-    """Loss on the training images, and accuracies in [0, 1] on the validation images."""
+    """Loss on the training images, and accuracies in [0, 1] on the validation images, if there are any."""
 
     epoch: int
     """Counted from 1."""
     loss: float
-    clean: float
-    certified: dict[str, float]
+    clean: float | None = None
+    certified: dict[str, float] = field(default_factory=dict)
     """Accuracy by the standard certificate at each radius, named "36/255" and so on."""
-    seconds: float
+    seconds: float = 0.0
     step: int | None = None
     """Steps since the start of the run."""
     lr: float | None = None
@@ -60,8 +60,13 @@ class MetricsFile:
 
 
 def best_epoch(metrics: list[EpochMetrics], radius: float) -> int:
-    """The epoch with the highest validation accuracy certified at `radius`; ties go to the later epoch."""
+    """The epoch with the highest validation accuracy certified at `radius`; ties go to the later epoch.
+
+    Without validation images it is the last epoch.
+    """
     name = in_255ths(radius)
+    if metrics and all(record.clean is None for record in metrics):
+        return metrics[-1].epoch
     if not metrics or any(name not in record.certified for record in metrics):
         raise InputError(f"no epoch has a certified accuracy at {name}: train the run again")
     return max(metrics, key=lambda record: (record.certified[name], record.epoch)).epoch

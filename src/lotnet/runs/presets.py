@@ -8,7 +8,8 @@ The rule is deterministic, so that the same folder gives the same settings every
   of pixels times channels cubed, because that dominates the time of a step;
 * the batch is the preset's, but at most an eighth of the training images, rounded down to a power of two;
 * epochs are such that the preset's number of images is seen in all, at least `FEWEST_EPOCHS` and at most
-  `MOST_EPOCHS`. An image of more than 32 x 32 pixels counts as often as it is larger.
+  `MOST_EPOCHS`. An image of more than 32 x 32 pixels counts as often as it is larger;
+* a run that starts from another model (`init`) has that model's network and a quarter of the epochs.
 """
 
 from collections.abc import Collection
@@ -85,6 +86,8 @@ def with_preset(settings: Settings, given: Collection[str], accelerator: str) ->
     choice = choose_shape(data.name, data.root, data.size, data.channels)
     images = min(choice.images, settings.values.get("limit") or choice.images)
     filled = PRESETS[chosen].settings(*choice.shape[1:], images)
+    if settings.values.get("init") is not None:
+        filled["trainer.epochs"] = max(FEWEST_EPOCHS, filled["trainer.epochs"] // 4)
     known = settings.known()
     values = {
         name: value

@@ -29,7 +29,7 @@ class Curves:
             from tensorboard.compat.proto.summary_pb2 import Summary
             from tensorboard.summary.writer.record_writer import RecordWriter
         except ImportError:
-            self._say(f"{_ELSEWHERE}; to see them in TensorBoard: `pip install lotnet[track]`")
+            self._say(f"{_ELSEWHERE}; to see them in TensorBoard: `pip install tensorboard`")
             return
         self._event, self._summary, self._records = Event, Summary, RecordWriter
         try:

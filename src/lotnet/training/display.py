@@ -78,16 +78,18 @@ class Display:
 
     def epoch(self, record: EpochMetrics, radius: float) -> None:
         """Show a finished epoch, with the accuracy certified at `radius`."""
-        certified, done = record.certified[in_255ths(radius)], record.step
-        self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
+        done, scores = record.step, ""
+        if record.clean is not None:
+            certified = record.certified[in_255ths(radius)]
+            self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
+            scores = f"  validation accuracy {record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}"
         if self._speak and not self._console.is_terminal:
-            self._print(
-                f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}  validation accuracy "
-                f"{record.clean:.1%}, certified {certified:.1%} at {in_255ths(radius)}  {record.seconds:.1f} s"
-            )
+            self._print(f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}{scores}  {record.seconds:.1f} s")
         if self._curves:
+            values = {"train/loss": record.loss, "train/lr": record.lr}
+            if record.clean is not None:
+                values["validation/clean"] = record.clean
             certified_at = {f"validation/certified at {name}": value for name, value in record.certified.items()}
-            values = {"train/loss": record.loss, "train/lr": record.lr, "validation/clean": record.clean}
             self._curves.add(values | certified_at, done)
 
     def _print(self, line: str) -> None:

@@ -6,7 +6,8 @@ Invariants:
 * a checkpoint holds everything that the rest of the run depends on, so stopping and resuming changes no bit;
 * the tensors of a checkpoint are copied at once, and written while training continues. `train` returns when they are
   on the disk;
-* the best epoch has the highest certified accuracy on validation images. Test images are not used here;
+* the best epoch has the highest certified accuracy on validation images or, without these, is the last. Test images
+  are not used here;
 * the batch size is global, so the number of processes changes only the order of summation.
 """
 
@@ -19,16 +20,17 @@ from rich.console import Console
 
 from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset, Shard, Split, validation_split
+from lotnet.data import Batches, Dataset, Shard, Split
 from lotnet.models import parameter_count
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import augmentation_of, image_spec
+from lotnet.runs.data import augmentation_of, image_spec, split_training
 from lotnet.runs.directory import Run
 from lotnet.runs.environment import Session
 from lotnet.runs.metrics import EpochMetrics
 from lotnet.training.background import Background
 from lotnet.training.display import Display
 from lotnet.training.evaluate import evaluate, reduce_over_processes
+from lotnet.training.initial import initialize
 from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
 from lotnet.training.outlook import Outlook
@@ -48,8 +50,8 @@ def train(
 ) -> Best:
     """Train from the run's last checkpoint, or from the start, to the end. Returns the score of the best epoch.
 
-    Validation images are `held_out`, or 5 % of the training images. The run directory is locked, so that no second
-    process overwrites its checkpoints.
+    Validation images are `held_out`, or the share `data.validation` of the training images. The run directory is
+    locked, so that no second process overwrites its checkpoints.
     """
     with lock_on_rank_zero(fabric, run.path), cpu_threads(run.config.trainer.threads):
         return _train(run, dataset, fabric, console, held_out, command)
@@ -61,14 +63,15 @@ def _train(
     config, trainer = run.config, run.config.trainer
     torch.manual_seed(config.seed)
     model = config.model.build(image_spec(dataset))
+    initial = initialize(model, run)
     batches, validation = make_batches(config, dataset, fabric, held_out)
     outlook = Outlook(config, dataset, model, batches, validation)
-    step = TrainingStep(config, model, next(validation.epoch(0))[0][:1], fabric)
+    step = TrainingStep(config, model, next((validation or batches).epoch(0))[0][:1], fabric)
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:
         finished = state.epoch == trainer.epochs
         session = Session.here(str(fabric.device), fabric.world_size, command)
-        run.record_session(dataset, parameter_count(model), session, finished)
+        run.record_session(dataset, parameter_count(model), session, finished, initial)
     steps, poll_every = len(batches), steps_between_polls(fabric)
     total_steps = trainer.epochs * steps
     if state.epoch < trainer.epochs:
@@ -99,18 +102,18 @@ def _train(
                     raise Interrupted(signal)
 
             largest = step.largest_singular_value()
-            accuracy = evaluate(step.evaluated, validation, radii, fabric)
+            accuracy = evaluate(step.evaluated, validation, radii, fabric) if validation else None
             record = EpochMetrics(
                 epoch=epoch + 1,
                 step=(epoch + 1) * steps,
                 loss=float(reduce_over_processes(fabric, state.loss, "mean")) / steps,
                 lr=learning_rate(config.optimizer, ((epoch + 1) * steps - 1) / total_steps),
-                clean=accuracy.clean,
-                certified=accuracy.by_name(),
+                clean=accuracy.clean if accuracy else None,
+                certified=accuracy.by_name() if accuracy else {},
                 largest_singular_value=largest,
                 seconds=round(state.elapsed(), 3),
             )
-            better = state.finish_epoch(accuracy.certified[trainer.radius])
+            better = state.finish_epoch(accuracy.certified[trainer.radius] if accuracy else None)
             if fabric.is_global_zero:
                 if better:
                     saver.save_best(state)
@@ -123,9 +126,9 @@ def _train(
 
 def make_batches(
     config: RunConfig, dataset: Dataset, fabric: Fabric, held_out: Split | None
-) -> tuple[Batches, Batches]:
-    """Make training and validation batches. Validation images are `held_out`, or a fixed 5 % of the training images."""
-    training, validation = validation_split(dataset.train) if held_out is None else (dataset.train, held_out)
+) -> tuple[Batches, Batches | None]:
+    """Make training and validation batches, as `split_training` divides the images."""
+    training, validation = split_training(config, dataset.train, held_out)
     device, shard = fabric.device, Shard(fabric.global_rank, fabric.world_size)
     dtype = torch.float64 if config.trainer.precision == "double" else torch.float32
     size = config.trainer.batch_size
@@ -140,5 +143,5 @@ def make_batches(
             shard=shard,
             drop_last=True,
         ),
-        Batches(validation, size, device=device, dtype=dtype, shard=shard),
+        None if validation is None else Batches(validation, size, device=device, dtype=dtype, shard=shard),
     )

@@ -11,8 +11,9 @@ from rich.console import Console
 from torch import nn
 
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset
+from lotnet.data import Batches, Dataset, findings
 from lotnet.data.augment import describe
+from lotnet.errors import printable
 from lotnet.models import convolution_count, parameter_count
 from lotnet.progress import duration
 from lotnet.runs.data import about_shape, augmentation_of
@@ -44,7 +45,7 @@ class Outlook:
     dataset: Dataset
     model: nn.Sequential
     batches: Batches
-    validation: Batches
+    validation: Batches | None
 
     def announce(self, console: Console, fabric: Fabric, done: int) -> None:
         """Print what is about to happen. `done` steps were taken by earlier sessions.
@@ -54,23 +55,29 @@ class Outlook:
         if fabric.is_global_zero and not console.quiet:
             # Measuring one process while the others wait would say nothing about all of them together.
             pace = self.measure(fabric) if fabric.world_size == 1 else None
-            for title, text in self.lines(str(fabric.device), pace, done):
+            notes = [("note", note) for note in findings(self.dataset)]
+            for title, text in notes + self.lines(str(fabric.device), pace, done):
                 console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
 
     def lines(self, device: str, pace: Pace | None, done: int = 0) -> list[tuple[str, str]]:
         """(title, text) of each line."""
         config, trainer, data = self.config, self.config.trainer, self.dataset
         steps = len(self.batches)
-        counts = f"{self.batches.images:,} to train on, {self.validation.images:,} to choose the best epoch"
+        choosing = "the last epoch is kept"
+        if self.validation is not None:
+            choosing = f"{self.validation.images:,} to choose the best epoch"
+        counts = f"{self.batches.images:,} to train on, {choosing}"
         layers = f"{convolution_count(self.model)} {config.model.parametrization} layers"
         plan = f"{trainer.epochs} epochs of {steps} steps with {trainer.batch_size} images, on {device}"
         if device == "cpu":
             plan += f" with {trainer.threads or torch.get_num_threads()} thread(s)"
+        network = f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"
+        network += f", from {printable(config.init)} with a new last layer" if config.init else ""
         return [
             ("images", f"{counts}, {len(data.test):,} to test; {len(data.classes)} classes"),
             ("pixels", about_shape(config, data)),
             ("augmentation", describe(augmentation_of(config, data))),
-            ("network", f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"),
+            ("network", network),
             ("training", plan),
             ("time", self._time(pace, trainer.epochs * steps - done)),
         ]
@@ -103,6 +110,8 @@ class Outlook:
 
     def _validation_seconds(self, model: nn.Sequential) -> float:
         """The first batch orthogonalises the layers, the others do not."""
+        if self.validation is None:
+            return 0.0
         images, _ = next(self.validation.epoch(0))
         model.eval()
         seconds = []

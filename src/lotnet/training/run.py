@@ -10,16 +10,17 @@ from lightning_fabric import Fabric
 
 from lotnet.certification.plain import RADII
 from lotnet.config import RunConfig, default_recipe, recipe_settings
-from lotnet.data import Batches, Dataset, Shard, validation_split
+from lotnet.data import Batches, Dataset, Shard
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec, load_data, with_shape
+from lotnet.runs.data import image_spec, load_data, split_training, with_shape
 from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
-from lotnet.runs.presets import with_preset
 from lotnet.terminal import Console
 from lotnet.training import loop
 from lotnet.training.evaluate import Accuracy, evaluate
-from lotnet.training.launch import accelerator, cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
+from lotnet.training.initial import read_initial
+from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
+from lotnet.training.resolve import resolved
 
 __all__ = ["train"]
 
@@ -92,9 +93,7 @@ def configuration(
         return with_shape(recipe.override(overrides)), "run"
     name = default_recipe(overrides.get("data.name", "digits")) if recipe is None else str(recipe)
     settings = recipe_settings(name).override(overrides, f"{name} with overrides")
-    if settings.values.get("preset") is not None:
-        settings = with_preset(settings, overrides, accelerator(device))
-    return with_shape(RunConfig.from_settings(settings)), name
+    return with_shape(RunConfig.from_settings(resolved(settings, overrides, device))), name
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,9 @@ def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> Session
 def check(config: RunConfig, dataset: Dataset) -> None:
     """Refuse settings that do not fit the data, before a run directory is made."""
     config.model.build(image_spec(dataset))
-    training, _ = validation_split(dataset.train)
+    if config.init is not None:
+        read_initial(config.init).check(dataset)
+    training, _ = split_training(config, dataset.train)
     if len(training) < config.trainer.batch_size:
         raise InputError(
             f"{len(training)} training images do not fill one batch of {config.trainer.batch_size}: lower "

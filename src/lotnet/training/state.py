@@ -37,9 +37,13 @@ class TrainingState:
         """Seconds spent on this epoch, by all sessions."""
         return self.seconds + time.perf_counter() - self.started
 
-    def finish_epoch(self, score: float) -> bool:
-        """Go to the next epoch. Returns whether the finished one is the best so far; ties go to the later epoch."""
-        better = self.best is None or score >= self.best.score
+    def finish_epoch(self, score: float | None) -> bool:
+        """Go to the next epoch. Returns whether the finished one is the best so far; ties go to the later epoch.
+
+        Without a score, the last epoch is the best.
+        """
+        known = None if self.best is None else self.best.score
+        better = score is None or known is None or score >= known
         if better:
             self.best = Best(self.epoch + 1, score)
         self.loss = torch.zeros_like(self.loss)

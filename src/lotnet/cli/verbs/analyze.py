@@ -146,7 +146,7 @@ def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sente
     prefix = "" if options.out is not None or folder == usual else f"{first.resolve().name}-"
     written = [str(path) for path in files.write(folder, prefix)]
     if not any(path.endswith(".png") for path in written):
-        console.print("No plot without matplotlib: pip install lotnet[bench]", markup=False, soft_wrap=True)
+        console.print("No plot without matplotlib: pip install matplotlib", markup=False, soft_wrap=True)
     if options.json:
         print(json.dumps({"written": written, **files.content}, allow_nan=False))
         return 0

@@ -7,9 +7,10 @@ from pathlib import Path
 from rich.table import Table
 
 from lotnet.certification.formatting import rounded_down, rounded_up
+from lotnet.certification.intervals import in_words
 from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES, CLAIMS
-from lotnet.certify_run import certify_split
+from lotnet.certify_run import add_radii, certify_split, known_certification
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
@@ -18,6 +19,7 @@ from lotnet.terminal import Console
 
 _HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
 """Fields of the record that --json prints beside the summary."""
+_MISTAKES = 5
 
 
 def main(arguments: list[str]) -> int:
@@ -25,42 +27,63 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument("--split", type=str, default="test", help="test or train.")
     parser.add_argument(
-        "--radii", type=str, nargs="+", default=[in_255ths(radius) for radius in RADII], help="Radii of the table."
+        "--radii",
+        type=str,
+        nargs="+",
+        default=None,
+        help="More radii for the table, beside 36/255, 72/255, 108/255 and earlier ones. Certificates are kept.",
     )
     parser.add_argument(
         "--out", type=str | None, default=None, help="Folder for certificates.json; by default the run or model folder."
     )
-    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_argument(
+        "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
+    )
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
     check_split(options.split)
-    check_counts(options, batch_size=1)
-    radii = [parse_radius(text) for text in options.radii]
+    if options.batch_size is not None:
+        check_counts(options, batch_size=1)
+    asked = [parse_radius(text) for text in options.radii or ()]
     console = Console(stderr=options.json)
     device = choose_device(options.device)
     loaded = load_model(options.model)
     out = Path(options.out) if options.out else loaded.folder
     split = loaded.split(options.split, options.limit)
-    record = certify_split(loaded, options.split, split, radii, device, console, options.batch_size, out)
+    known = known_certification(loaded, out, options.split, split)
+    radii = sorted({*RADII, *asked, *(known.summary.radii if known else ())})
+    if known is not None and asked:
+        record = add_radii(loaded, known, radii, out)
+        say(console, f"Kept the {len(record.images):,} certificates that are there, and added radii to the table.")
+    else:
+        record = certify_split(loaded, options.split, split, radii, device, console, options.batch_size, out)
     path = certificates_path(out, record)
     if options.json:
         about = {name: getattr(record, name) for name in _HEADING}
-        print(json.dumps({"written": str(path), **about, "summary": asdict(record.summary)}))
+        summary = {**asdict(record.summary), "intervals_95": record.summary.intervals()}
+        print(json.dumps({"written": str(path), **about, "notes": record.notes, "summary": summary}))
         return 0
-    _show(console, record, options.radii)
+    _show(console, record)
+    for note in record.notes:
+        say(console, f"note: {note}")
     say(console, f"One certificate for each image: {path}")
     return 0
 
 
-def _show(console: Console, record: Certification, names: list[str]) -> None:
-    summary = record.summary
+def _show(console: Console, record: Certification) -> None:
+    summary, between = record.summary, record.summary.intervals()
+    names = [in_255ths(radius) for radius in summary.radii]
     table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
-        table.add_column(heading, justify="left" if heading == "certificate" else "right")
+        first = heading == "certificate"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
     for claim in CLAIMS:
         at = (f"{share:.2%}" for share in summary.certified[claim])
         table.add_row(CLAIM_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
     console.print(table)
+    floats = zip(names, map(in_words, between["certified"]["float"]), strict=True)
+    parts = [f"clean {in_words(between['clean'])}", *(f"{words} at {name}" for name, words in floats)]
+    say(console, f"95% intervals, claim B: {', '.join(parts)}")
     if len(summary.classes) <= 20:
         table = Table(title="By class, claim B")
         for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
@@ -69,6 +92,9 @@ def _show(console: Console, record: Certification, names: list[str]) -> None:
             shares = (f"{share:.1%}" for share in (item.clean, *item.certified))
             table.add_row(item.name, str(item.images), *shares)
         console.print(table)
+    if mistakes := summary.mistakes()[:_MISTAKES]:
+        said = (f"{m.true} taken for {m.predicted} ({m.count} of {m.images})" for m in mistakes)
+        say(console, f"Most frequent mistakes: {', '.join(said)}")
     table = Table(title="Layers: proved bound of the largest singular value of the stored tensors")
     for heading in ("layer", "kind", "bound", "orthogonality error", "seconds"):
         table.add_column(heading, justify="left" if heading in ("layer", "kind") else "right")

@@ -2,7 +2,7 @@
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import open_model, say
-from lotnet.data import to_unit
+from lotnet.data import public_name, to_unit
 from lotnet.demo.answers import Answers
 from lotnet.demo.server import Example, Server, is_loopback
 from lotnet.errors import InputError
@@ -33,7 +33,11 @@ def main(arguments: list[str]) -> int:
         if not is_loopback(options.host):
             say(console, "Everyone who can reach this machine can use the page: it asks for no password.")
         say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
-        about = {"model": options.model, "data": opened.data, "input_shape": list(opened.model.input_shape)}
+        about = {
+            "model": options.model,
+            "data": public_name(opened.data),
+            "input_shape": list(opened.model.input_shape),
+        }
         try:
             server.show(answers, about, _examples(opened))
         except KeyboardInterrupt:
@@ -49,4 +53,4 @@ def _examples(opened: LoadedModel) -> list[Example]:
         return []
     classes = class_names(opened.model, int(test.labels.max()) + 1)
     first = [int((test.labels == label).nonzero()[0]) for label in test.labels.unique()[:_EXAMPLES]]
-    return [Example(classes[int(test.labels[n])], to_unit(test.images[n])) for n in first]
+    return [Example(classes[int(test.labels[n])], to_unit(test.image(n))) for n in first]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lotnet.certification.certificate import usual_batch
 from lotnet.certification.formatting import rounded_down
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, open_model, parse_radius, say
@@ -30,7 +31,8 @@ Answer = tuple[Picture, Prediction]
 
 def main(arguments: list[str]) -> int:
     options = _parser().read(arguments)
-    check_counts(options, batch_size=1)
+    if options.batch_size is not None:
+        check_counts(options, batch_size=1)
     device = choose_device(options.device)
     least = 0.0 if options.abstain_below is None else parse_radius(options.abstain_below)
     files = find_files(options.images)
@@ -38,7 +40,7 @@ def main(arguments: list[str]) -> int:
     opened = open_model(options.model, console)
     pictures, failed = _read(files, opened.model.input_shape)
     graph = opened.model.astype(torch.float64).to(device)
-    answers = _predict(graph, pictures, options.batch_size)
+    answers = _predict(graph, pictures, options.batch_size or usual_batch(graph.input_shape))
     if options.csv is not None:
         atomic_write(Path(options.csv), _csv(answers, least).encode())
     if options.json:
@@ -67,7 +69,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "images", type=str, nargs="+", help="Image files or folders, or - to read a list of them from stdin."
     )
-    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    parser.add_argument(
+        "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
+    )
     parser.add_argument("--csv", type=str | None, default=None, help="Write one line for each picture to this file.")
     parser.add_argument(
         "--abstain-below",

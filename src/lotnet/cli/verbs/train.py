@@ -11,6 +11,7 @@ from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
+from lotnet.runs.checkpoint import Best
 from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.terminal import Console
 from lotnet.training.evaluate import Accuracy
@@ -44,9 +45,9 @@ def main(arguments: list[str]) -> int:
     destroy_process_group()
     if first and options.json:
         result = {"run": str(run.path), "best_epoch": best.epoch, "certificate": "plain", "test": accuracy.to_dict()}
-        print(json.dumps(result))
+        print(json.dumps(result | {"validated": best.score is not None}))
     elif first:
-        _print_result(run.path, best.epoch, accuracy, console)
+        _print_result(run.path, best, accuracy, console)
     return 0
 
 
@@ -86,8 +87,9 @@ def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:
     console.print(table)
 
 
-def _print_result(path: Path, epoch: int, accuracy: Accuracy, console: Console) -> None:
-    table = Table(title=f"Test accuracy of the best checkpoint (epoch {epoch}), standard certificate")
+def _print_result(path: Path, best: Best, accuracy: Accuracy, console: Console) -> None:
+    chosen = "last epoch, trained on all images" if best.score is None else "best checkpoint"
+    table = Table(title=f"Test accuracy of the {chosen} (epoch {best.epoch}), standard certificate")
     table.add_column("clean")
     cells = [f"{accuracy.clean:.2%}"]
     for radius, certified in accuracy.by_name().items():

@@ -1,0 +1,18 @@
+"""Settings of a new run that follow from its images, its device and the model that it starts from."""
+
+from collections.abc import Collection
+
+from lotnet.config import Settings
+from lotnet.runs.presets import with_preset
+from lotnet.training.initial import with_initial
+from lotnet.training.launch import accelerator
+
+
+def resolved(settings: Settings, given: Collection[str], device: str) -> Settings:
+    """Fill in what `--init` and `--preset` decide. `given` are the names that the user set."""
+    if settings.values.get("init") is not None:
+        settings = with_initial(settings, given)
+        given = {*given, *(name for name in settings.values if name.startswith("model."))}
+    if settings.values.get("preset") is None:
+        return settings
+    return with_preset(settings, given, accelerator(device))

@@ -1,0 +1,32 @@
+"""What is said about a data set: few images, missing classes, and images that are in both splits."""
+
+from __future__ import annotations
+
+import torch
+from toy_data import random_split
+
+from lotnet.data import Dataset, Split, findings
+from lotnet.data.findings import duplicates
+
+
+def test_a_sound_data_set_has_no_findings():
+    assert findings(Dataset("toy", random_split(80, 4), random_split(8, 4, seed=1), ("a", "b", "c", "d"))) == []
+
+
+def test_many_classes_are_counted_and_some_are_named():
+    names = tuple("abcdefgh")
+    data = Dataset("toy", random_split(80, 8), random_split(8, 2, seed=1), names)
+    assert findings(data) == [
+        "8 classes have fewer than 20 training images: a (10), b (10), c (10), d (10), e (10) and 3 more",
+        "6 classes have no test images: c, d, e, f, g and 1 more",
+    ]
+
+
+def test_duplicates_are_counted_in_the_test_images_whatever_their_label():
+    train, test = random_split(40, 2), random_split(6, 2, seed=1)
+    images = test.images.clone()
+    images[1] = images[4] = train.images[7]
+    images[2] = train.images[8]
+    images[2, 0, 0, 0] ^= 1  # nearly the same is not the same
+    labels = torch.zeros(6, dtype=torch.int64)
+    assert duplicates(Dataset("toy", train, Split(images, labels), ("a", "b"))) == 2
