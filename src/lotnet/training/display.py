@@ -78,7 +78,7 @@ class Display:
 
     def epoch(self, record: EpochMetrics, radius: float) -> None:
         """Show a finished epoch, with the accuracy certified at `radius`."""
-        done, scores = record.step, ""
+        scores = ""
         if record.clean is not None:
             certified = record.certified[in_255ths(radius)]
             self._scores = f", acc {record.clean:.1%}, cert {certified:.1%}"
@@ -86,11 +86,10 @@ class Display:
         if self._speak and not self._console.is_terminal:
             self._print(f"epoch {record.epoch}/{self._epochs}  loss {record.loss:.4f}{scores}  {record.seconds:.1f} s")
         if self._curves:
-            values = {"train/loss": record.loss, "train/lr": record.lr}
-            if record.clean is not None:
-                values["validation/clean"] = record.clean
-            certified_at = {f"validation/certified at {name}": value for name, value in record.certified.items()}
-            self._curves.add(values | certified_at, done)
+            scalars = {"train/loss": record.loss, "train/lr": record.lr, "validation/clean": record.clean}
+            scalars |= {f"validation/certified at {name}": value for name, value in record.certified.items()}
+            known = {name: value for name, value in scalars.items() if value is not None}
+            self._curves.add(known, record.epoch * self._steps)
 
     def _print(self, line: str) -> None:
         self._last_line = time.perf_counter()
