@@ -58,7 +58,8 @@ def work(tmp_path: Path) -> tuple[Path, list[str], dict[str, str]]:
     Image.new("L", (8, 8), 200).save(tmp_path / "image.png")
     (tmp_path / "temporary").mkdir()
     lines = [TRAIN, "certify run --limit 10", "predict run image.png"]
-    inside = {"HOME": ".", "TMPDIR": "temporary", "LOTNET_DATA": "data"}
+    # PyTorch names its cache in the environment as soon as it is imported, so that of the tests is inherited.
+    inside = {"HOME": ".", "TMPDIR": "temporary", "LOTNET_DATA": "data", "TORCHINDUCTOR_CACHE_DIR": "temporary"}
     environment = os.environ | {name: str(tmp_path / folder) for name, folder in inside.items()}
     return (
         tmp_path,

@@ -355,7 +355,7 @@ def test_certificates_are_attacked_by_auto_attack_at_exactly_their_radius() -> N
 
 def test_auto_attack_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
-    with pytest.raises(InputError, match=r"needs the package pyautoattack: install it with `pip install lotnet\[attac"):
+    with pytest.raises(InputError, match=r"needs the package pyautoattack: install it with `pip install pyautoattack`"):
         auto_attack_l2(linear, IMAGES, LABELS, 0.1)
     stages: list[str] = []
     with pytest.raises(InputError, match="needs the package pyautoattack"):

@@ -76,14 +76,14 @@ def certificates(frozen: FrozenModel) -> Certificates:
 @pytest.mark.parametrize("name", PARAMETRIZATIONS)
 def test_claims_are_ordered(name: str, padding: PaddingMode, head: str) -> None:
     """Claim B <= claim A, and A equals the standard certificate within 1e-5: the proof loses almost nothing. Both
-    include the truncation of SOC and the padding of ECO."""
+    include the truncation of SOC and the padding of ECO. RKO's proved norm is below one, so its claim A gains."""
     last = NormalizedLinear(144, 10) if head == "lln" else None
     radii = certify(freeze(network(name, padding, last), 6), images()).radii
     assert (radii["float"] > 0).all()
     assert (radii["float"] <= radii["real"]).all()
     assert (radii["float"] >= radii["real"] * (1 - 1e-6)).all()
     assert (radii["real"] >= radii["plain"] * (1 - 1e-5)).all()
-    assert (radii["real"] <= radii["plain"] * (1 + 1e-5)).all()
+    assert name == "rko" or (radii["real"] <= radii["plain"] * (1 + 1e-5)).all()
 
 
 def test_plain_is_the_standard_certificate(frozen: FrozenModel, certificates: Certificates) -> None:

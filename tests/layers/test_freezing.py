@@ -40,6 +40,7 @@ FORMS = {
     "bcop": "kernel",
     "eco": "kernel",
     "spectral": "kernel",
+    "rko": "kernel",
 }
 
 

@@ -32,9 +32,9 @@ def test_its_layers_are_stem_trunk_neck_and_dense_layers() -> None:
     with torch.device("meta"):
         network = LipWideNet(channels=512, dense_width=2048, head="lln").build(ImageSpec(3, 32, 32, 10))
     stem, *trunk, neck = (m for m in network.modules() if isinstance(m, OrthogonalConv2d) and m.in_channels <= 512)
-    assert (stem.out_channels, stem.stride, stem.parametrization) == (512, 2, Spectral())
+    assert (stem.out_channels, stem.stride, stem.parametrization) == (512, (2, 2), Spectral())
     assert len(trunk) == 12 and {(m.in_channels, m.out_channels, m.kernel_size) for m in trunk} == {(512, 512, 3)}
-    assert (neck.stride, neck.kernel_size, neck.bias) == (4, 1, None)
+    assert (neck.stride, neck.kernel_size, neck.bias) == ((4, 4), 1, None)
     dense = [m for m in network.modules() if isinstance(m, OrthogonalLinear)]
     assert [(m.in_features, m.out_features) for m in dense] == [(8192, 2048)] + 8 * [(2048, 2048)]
     centred = [m for m in network.modules() if isinstance(m, Centering)]
