@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_data import random_split
 
-from lotnet.data import Augmentation, Dataset, Split, hide_labels, validation_split
+from lotnet.data import Augmentation, Dataset, Split, cache, hide_labels, load, validation_split
 from lotnet.data.dataset import stratified
 from lotnet.errors import InputError
 
@@ -55,8 +55,15 @@ def test_statistics_come_from_train(dataset):
     assert dataset.std == pytest.approx(float(channels.std(1, correction=0).mean()), rel=1e-12)
 
 
-def test_cifar_std_is_the_published_one(dataset):
-    assert Dataset("cifar100", dataset.train, dataset.test, dataset.classes).std == 0.2507
+def test_a_source_owns_std_and_augmentation(dataset, tmp_path):
+    """The std of CIFAR is the published one, and a mirrored digit is no digit. Other data sets have the defaults."""
+    cifar = Dataset("cifar100", dataset.train, dataset.test, dataset.classes)
+    cache.write(cifar, tmp_path / "cifar100.safetensors", "made up")
+    assert load("cifar100", tmp_path).std == 0.2507
+    assert load("cifar100", tmp_path).augmentation == Augmentation() == dataset.augmentation
+    digits = load("digits")
+    assert digits.augmentation == Augmentation(padding=1, flip=False)
+    assert digits.published_std is None
 
 
 def test_a_single_colour_has_no_std(dataset):

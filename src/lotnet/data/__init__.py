@@ -5,6 +5,7 @@ To add a data set, write a module with a `Source` and add one line to `SOURCES`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
@@ -76,6 +77,7 @@ def load(
     if not is_prepared(name, root):
         raise InputError(f"{name} is not in {path.parent}: run {_command(name, source)}")
     dataset = cache.read(path) if source.origins else source.read("")
+    dataset = replace(dataset, augmentation=source.augmentation, published_std=source.std)
     own_channels, *size = dataset.shape
     if side is not None and list(side if isinstance(side, tuple) else (side, side)) != size:
         raise InputError(f"{name} has side {size[-1]}, not {side}: leave the side out")

@@ -170,13 +170,18 @@ CIFAR100 = Cifar(
     ),
 )
 
+STD = 0.2507
+"""The standard deviation of CIFAR-10's pixels, which papers use for CIFAR-100 too."""
+
 SOURCE10 = Source(
     about="60 000 colour images, 32 x 32, 10 classes",
     read=partial(read, CIFAR10),
     origins=("npm", "download", "DIR"),
+    std=STD,
 )
 SOURCE100 = Source(
     about="60 000 colour images, 32 x 32, 100 classes",
     read=partial(read, CIFAR100),
     origins=("download", "DIR"),
+    std=STD,
 )

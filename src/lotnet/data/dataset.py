@@ -44,20 +44,6 @@ class Augmentation:
     """Apply RandAugment to a random half of the images."""
 
 
-AUGMENTATION = {
-    "digits": Augmentation(
-        padding=1, flip=False
-    ),  # a mirrored 2 is not a digit, and a shift by 4 is too much for 8 pixels
-}
-"""Recommended augmentation of data sets for which it is not `Augmentation()`, which is for natural images."""
-
-STD = {
-    "cifar10": 0.2507,
-    "cifar100": 0.2507,
-}
-"""Standard deviations that papers use. For other data sets, the std is computed as it was for CIFAR-10."""
-
-
 @dataclass(frozen=True, eq=False)
 class Split:
     """Images and their labels. The constructor checks both."""
@@ -119,6 +105,10 @@ class Dataset:
     train: Split
     test: Split
     classes: tuple[str, ...]
+    augmentation: Augmentation = Augmentation()
+    """The usual augmentation. The default is for natural images."""
+    published_std: float | None = None
+    """The standard deviation that papers use; by default it is computed as it was for CIFAR-10."""
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) < len(self.classes):
@@ -142,20 +132,15 @@ class Dataset:
         return self.train.shape
 
     @property
-    def augmentation(self) -> Augmentation:
-        """The recommended augmentation of this data set."""
-        return AUGMENTATION.get(self.name, Augmentation())
-
-    @property
     def mean(self) -> tuple[float, ...]:
         """Mean of each channel over the training images, in [0, 1]."""
         return tuple(mean for mean, _ in self._moments)
 
     @property
     def std(self) -> float:
-        """One std for all channels: the data set's entry in `STD`, else the mean of the std of each channel."""
-        if self.name in STD:
-            return STD[self.name]
+        """One std for all channels: the published one, else the mean of the std of each channel."""
+        if self.published_std is not None:
+            return self.published_std
         std = sum(std for _, std in self._moments) / len(self._moments)
         if std == 0:
             raise InputError(f"{self.name} has training images of one single colour: check the files")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lotnet.data import cache
-from lotnet.data.dataset import Dataset
+from lotnet.data.dataset import Augmentation, Dataset
 from lotnet.data.source import Source
 
 FILE = Path(__file__).with_name("digits.safetensors")
@@ -25,4 +25,6 @@ def read(_: str = "") -> Dataset:
 SOURCE = Source(
     about="1797 handwritten digits, grey, 8 x 8, 10 classes, part of the package",
     read=read,
+    # A mirrored 2 is not a digit, and a shift by 4 is too much for 8 pixels.
+    augmentation=Augmentation(padding=1, flip=False),
 )

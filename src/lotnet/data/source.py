@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lotnet.data.dataset import Dataset
+from lotnet.data.dataset import Augmentation, Dataset
 
 
 @dataclass(frozen=True)
@@ -22,3 +22,7 @@ class Source:
     """Read the data set from ORIGIN, as in `lotnet data prepare NAME --from ORIGIN`."""
     origins: tuple[str, ...] = ()
     """Values of ORIGIN, the easiest first. Upper case means a path. Empty if the data set comes with the package."""
+    augmentation: Augmentation = Augmentation()  # noqa: RUF009 (immutable)
+    """The usual augmentation, `standard`. The default is for natural images."""
+    std: float | None = None
+    """The standard deviation that papers use; by default it is computed from the training images."""
