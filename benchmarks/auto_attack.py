@@ -61,7 +61,7 @@ def attack(model_name: str, start: int, count: int, device_name: str) -> Attacke
         round(time.perf_counter() - began, 1),
         str(device),
     )
-    return Attacked(model_name, model.settings["checksum"], [part])
+    return Attacked(model_name, model.spec.checksum, [part])
 
 
 def main() -> int:

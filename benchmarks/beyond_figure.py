@@ -31,7 +31,7 @@ def main(names: list[str], folder: Path = Path("results")) -> None:
     picture = figure(7.6, 4.6)
     axes = picture.subplots()
     for name, color in zip(names, COLORS, strict=False):
-        curve = known[name].summary["curve"]
+        curve = known[name].summary.curve
         shares = [100 * share for share in curve["certified"]]
         axes.plot(curve["radius"], shares, color=color, label=f"ours: {results.title(known[name])}")
     for leader, (marker, color) in zip(yaml.safe_load(LEADERS.read_text()), MARKERS, strict=True):

@@ -29,7 +29,7 @@ def main(names: list[str], folder: Path = Path("results")) -> None:
         sys.exit(2)
     figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     for name in names:
-        curve = known[name].summary["curve"]
+        curve = known[name].summary.curve
         (line,) = axes.plot(
             curve["radius"], [100 * share for share in curve["certified"]], label=results.title(known[name])
         )

@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", help="default: %(default)s")
     settings = parser.parse_args()
     model = lotnet.load(settings.model)
-    test = load(model.settings["data"]).test
+    test = load(model.spec.data).test
     pixels = to_unit(test.images[: settings.images], torch.float64)
     certificates = certify(model, pixels)
     chosen = certificates.radii["float"] > 0

@@ -47,7 +47,7 @@ def model() -> FrozenModel:
     torch.manual_seed(0)
     layers = (OrthogonalConv2d(1, 4, 3), MaxMin(), AveragePool(4), nn.Flatten(), NormalizedLinear(16, 10))
     model = freeze(nn.Sequential(Normalize((0.3,), 0.37), *layers), (1, 8, 8))
-    model.settings |= {"classes": [f"[digit {n}]" for n in range(10)], "data": "digits"}
+    model.name_classes([f"[digit {n}]" for n in range(10)], "digits")
     return model
 
 

@@ -29,14 +29,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
     images = to_unit(load("digits").test.images[:5], torch.float64)
-    names = model.settings["classes"]
+    names = model.spec.classes
     certificates = certify(model, images)
     predictions = predict(model, images, batch_size=2)
     for prediction, certificate in zip(predictions, certificates, strict=True):
         assert prediction.index == certificate.prediction
         assert prediction.label == names[prediction.index]
         assert prediction.radius == pytest.approx(certificate.radius_float, abs=1e-12)
-        assert list(prediction.probabilities) == names
+        assert tuple(prediction.probabilities) == names
         assert sum(prediction.probabilities.values()) == pytest.approx(1)
         assert prediction.confidence == max(prediction.probabilities.values())
         assert prediction.label == max(prediction.logits, key=prediction.logits.__getitem__)

@@ -101,7 +101,7 @@ def test_a_student_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert result["command"] == f"lotnet {entry['command']}", "not that of the session that went on"
     assert len(result["sessions"]) == 2 and result["summary"]["images"] == 359
     assert result["selftraining"]["images"]["near-duplicates"] == 0
-    assert result["selftraining"]["teacher"]["checksum"] == load_model(str(teacher.path)).model.settings["checksum"]
+    assert result["selftraining"]["teacher"]["checksum"] == load_model(str(teacher.path)).model.spec.checksum
 
 
 def test_an_entry_waits_for_the_one_that_it_is_after(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def certify_split(
         model=str(loaded.folder),
         data=loaded.data,
         split=name,
-        checksum=model.settings["checksum"],
+        checksum=model.spec.checksum,
         checkpoint=loaded.checkpoint,
         complete=name == "test" and len(split) == len(dataset.test),
         evaluation_seconds=_evaluation_seconds(model, split, batch_size),
@@ -98,7 +98,7 @@ def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split)
         same = torch.equal(torch.from_numpy(known.labels()), split.labels)
     except InputError:
         return None
-    mine = (loaded.model.settings["checksum"], loaded.checkpoint, name, len(split))
+    mine = (loaded.model.spec.checksum, loaded.checkpoint, name, len(split))
     theirs = (known.checksum, known.checkpoint, known.split, known.summary.images)
     return known if mine == theirs and same and not known.summary.not_finite else None
 

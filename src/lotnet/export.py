@@ -228,7 +228,7 @@ def _metadata(model: FrozenModel, deployed: DeployedModel, precision: Precision)
         "than radius (l2); all rounding of the logits and of the radius is subtracted, for any runtime that computes "
         "in IEEE double precision, in any order of summation",
     }[precision]
-    classes = model.settings.get("classes", [str(n) for n in range(len(deployed.pairs))])
+    classes = model.spec.classes or [str(n) for n in range(len(deployed.pairs))]
     return {
         "producer": "lotnet",
         "classes": json.dumps(list(classes)),
@@ -239,8 +239,8 @@ def _metadata(model: FrozenModel, deployed: DeployedModel, precision: Precision)
         "lipschitz_bound": repr(deployed.limits.lipschitz),
         "lipschitz_bound_of": "the features before the last layer, l2, in pixels of [0, 1]; proved",
         "claim": claim,
-        "checksum": model.settings["checksum"],
-        "data": public_name(model.settings.get("data", "not recorded")),
+        "checksum": model.spec.checksum,
+        "data": public_name(model.spec.data or "not recorded"),
     }
 
 

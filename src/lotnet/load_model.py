@@ -97,14 +97,13 @@ def _from_run(run: Run) -> LoadedModel:
             raise  # there is nothing else to load
         images = run.images()
         model = freeze(run.best_model(), (images.channels, images.height, images.width))
-        model.settings = model.settings | {"classes": list(run.classes()), "data": run.config.data.name}
+        model.name_classes(run.classes(), run.config.data.name)
         note = f"Froze the best checkpoint in memory, because {reason}"
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 
 
 def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
-    classes = tuple(model.settings.get("classes", ()))
-    return LoadedModel(model, folder, classes, model.settings.get("data", "digits"))
+    return LoadedModel(model, folder, model.spec.classes, model.spec.data or "digits")
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:

@@ -163,7 +163,7 @@ def _pixels(model: FrozenModel, files: Sequence[str | Path]) -> Tensor:
 
 def class_names(model: FrozenModel, count: int) -> tuple[str, ...]:
     """Names of the classes; their numbers if the model has no names for `count` classes."""
-    names = tuple(str(name) for name in model.settings.get("classes", ()))
+    names = model.spec.classes
     return names if len(names) == count else tuple(str(n) for n in range(count))
 
 

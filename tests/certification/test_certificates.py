@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -284,6 +285,7 @@ def test_another_size_than_the_frozen_one_is_refused(tmp_path: Path) -> None:
     model = nn.Sequential(Normalize([0.5, 0.5], 0.5), layer, AveragePool(4), nn.Flatten(), NormalizedLinear(2, 2))
     frozen = freeze(model, 4)
     frozen.settings["input_shape"] = [2, 6, 6]
+    frozen.spec = replace(frozen.spec, input_shape=(2, 6, 6))
     graph = frozen.astype(torch.float64)
     assert graph(torch.rand(1, 2, 6, 6, dtype=torch.float64)).shape == (1, 2)  # nothing else would stop it
     with pytest.raises(InputError, match="changed after freezing: freeze it again"):

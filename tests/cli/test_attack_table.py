@@ -87,10 +87,10 @@ def test_a_result_has_the_attack_on_its_model_and_images(runs: list[str], tmp_pa
     assert main(["certify", run, "--limit=30"]) == 0
     assert main(["attack", run, "--table", "linf", "--limit=30"]) == 0
     (found,) = [results.collect(Path(run), "tiny").linf]
-    assert found is not None and (found["steps"], found["radius"], found["loss"]) == (50, 8 / 255, "margin")
+    assert found is not None and (found.steps, found.radius, found.loss) == (50, 8 / 255, "margin")
     results.save(results.collect(Path(run), "tiny"), tmp_path)
     (stored,) = results.load_all(tmp_path)
-    assert stored.percentages()["pgd_linf"] == round(100 * found["attacked"], 2)
+    assert stored.percentages()["pgd_linf"] == round(100 * found.attacked, 2)
     for other in ("--limit=20", "--steps=3", "--step_size=1"):  # not the certified images, or not the paper's attack
         assert main(["attack", run, "--table", "linf", "--limit=30", "--steps=50", other]) == 0
         assert results.collect(Path(run), "tiny").linf is None, other

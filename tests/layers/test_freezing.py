@@ -454,7 +454,7 @@ def test_one_changed_setting_of_a_stage_is_noticed(stored: Path, tmp_path: Path)
 @pytest.mark.parametrize("change", [{"classes": ["b", "a"]}, {"data": "other"}])
 def test_changed_class_and_data_names_are_noticed(tmp_path: Path, change: dict[str, object]) -> None:
     model = freeze(nn.Sequential(nn.Flatten(), OrthogonalLinear(4, 2)), (1, 2, 2))
-    model.settings |= {"classes": ["a", "b"], "data": "one"}
+    model.name_classes(["a", "b"], "one")
     model.save(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["settings"] |= change

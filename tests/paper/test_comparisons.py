@@ -6,7 +6,7 @@ import pytest
 from test_results import cifar10, made_up
 
 from lotnet.paper import comparisons, results_page
-from lotnet.paper.results import Result, measured
+from lotnet.paper.results import Result, StudentResult, measured
 
 PLAIN20 = {"kind": "lipconvnet", "depth": 20}
 CREG = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
@@ -14,14 +14,14 @@ CREG = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "
 
 def student(name: str, images: int, clean: float, epochs: int = 100, **settings: object) -> Result:
     """A LipConvnet-5 with CReg and HH that learned from unlabeled images, half of each batch."""
-    about = {
-        "settings": {"labeled": None, "unlabeled": "cifar100,tiny-imagenet", "unlabeled_share": 0.5} | settings,
-        "seed": 0,
-        "images": {"labelled": 47500, "held out": 2500, "unlabelled": 150000, "test": 10000}
-        | {"near-duplicates": 148, "chosen": images},
-        "teacher": {"checksum": "", "clean": 0.5, "certified": [0.4, 0.3, 0.2], "mean_radius": 0.1},
-        "measured": {},
-    }
+    counts = {"labelled": 47500, "held out": 2500, "unlabelled": 150000, "test": 10000}
+    about = StudentResult(
+        settings={"labeled": None, "unlabeled": "cifar100,tiny-imagenet", "unlabeled_share": 0.5} | settings,
+        seed=0,
+        images=counts | {"near-duplicates": 148, "chosen": images},
+        teacher={"checksum": "", "clean": 0.5, "certified": [0.4, 0.3, 0.2], "mean_radius": 0.1},
+        measured={},
+    )
     made = made_up(name, cifar10(**CREG), clean)
     return replace(made, command="lotnet selftrain", epochs=epochs, selftraining=about)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lotnet.certification.plain import RADII
+from lotnet.certification.summary import Summary
 from lotnet.cli.main import main
 from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
@@ -15,21 +17,32 @@ from lotnet.config import RunConfig
 from lotnet.losses import CReg, OffsetCrossEntropy
 from lotnet.models import LipConvnet
 from lotnet.paper import results, results_page
+from lotnet.runs.environment import Hardware
 from pages import ROOT
 
 MEASURED = results.load_all(ROOT / "results")
 
 
 def made_up(name: str, config: RunConfig, clean: float = 0.8) -> results.Result:
-    summary = {
-        "clean": clean,
-        "certified": {"plain": [0.7, 0.6, 0.5], "real": [0.7, 0.6, 0.5], "float": [0.65, 0.5, 0.4]},
-    }
+    summary = Summary(
+        images=10000,
+        clean=clean,
+        radii=list(RADII),
+        certified={"plain": [0.7, 0.6, 0.5], "real": [0.7, 0.6, 0.5], "float": [0.65, 0.5, 0.4]},
+        mean_radius={"plain": 0.3, "real": 0.3, "float": 0.3},
+        linf_mean_radius=0.01,
+        l1_mean_radius=0.3,
+        curve={"radius": [0.0], "certified": [clean]},
+        classes=[],
+        lipschitz_bound=1.0,
+        precision="float64",
+        not_finite=0,
+    )
     return results.Result(
         name=name,
         command="lotnet train --config cifar10/creg-hh",
         config=config.to_dict(),
-        sessions=[{"started": "", "commit": None, "versions": {}, "hardware": {"device": "abacus"}}],
+        sessions=[results.ResultSession("", None, {}, Hardware("abacus", processes=1, processor="", cores=None))],
         parameters=1,
         epochs=200,
         best_epoch=7,
@@ -87,7 +100,7 @@ def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:
     assert main(["record", str(run), "--to", str(folder), "--name", "tiny"]) == 0
     (result,) = results.load_all(folder)
     assert result.epochs == 2 and result.best_epoch in (1, 2)
-    assert result.summary["images"] == 359
+    assert result.summary.images == 359
     assert "tiny" in (folder / "README.md").read_text()
     best = run / "checkpoints" / "best.safetensors"
     best.write_bytes(best.read_bytes() + b" ")
@@ -115,8 +128,8 @@ def test_a_row_shows_the_longest_run_and_of_equally_long_runs_the_newest(tmp_pat
     names = ("short, good", "old", "new")
     short, old, new = (made_up(name, config, clean=0.9 if name == names[0] else 0.7) for name in names)
     short = replace(short, epochs=60)
-    new = replace(new, sessions=[new.sessions[0] | {"started": "2026-02-01"}])
-    old = replace(old, sessions=[old.sessions[0] | {"started": "2026-01-01"}])
+    new = replace(new, sessions=[replace(new.sessions[0], started="2026-02-01")])
+    old = replace(old, sessions=[replace(old.sessions[0], started="2026-01-01")])
     for order in permutations((short, old, new)):
         found = results.measured(list(order))
         # The row itself, and the rows of ablations that repeat it.

@@ -140,7 +140,7 @@ def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
     model = lotnet.load(tmp_path)
     batch = torch.rand(2, 1, 8, 8)
     assert torch.allclose(model(batch), freeze(network, 8)(batch), atol=0.02)
-    assert model.settings["classes"] == ["a", "b", "c"]
+    assert model.spec.classes == ("a", "b", "c")
 
 
 def test_damaged_or_too_new_models_are_refused(shelf: Path, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_certify_writes_the_card_of_a_run(run: Path, capsys) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     space: dict = {}
     exec(block.replace('"tiny"', repr(str(run / "model"))), space)
-    assert space["model"].settings["classes"] == list("0123456789")
+    assert space["model"].spec.classes == tuple("0123456789")
 
 
 def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: Path, run: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_model_that_cannot_be_saved_gives_a_one_sentence_error_and_no_file(
     with pytest.raises(InputError, match="freeze it first"):
         lotnet.save_pretrained(torch.nn.Linear(1, 1), tmp_path / "saved")
     with pytest.raises(InputError, match="a dict holds no certificates"):
-        lotnet.save_pretrained(model, tmp_path / "saved", {"checksum": model.settings["checksum"]})
+        lotnet.save_pretrained(model, tmp_path / "saved", {"checksum": model.spec.checksum})
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):

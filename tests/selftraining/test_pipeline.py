@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from lotnet import train
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
-from lotnet.paper.results import Result
+from lotnet.paper.results import Result, StudentResult
 from lotnet.records import read_record, write_record
 from lotnet.runs.checkpoint import read
 from lotnet.runs.directory import Run
@@ -188,11 +188,13 @@ def test_a_student_is_recorded_with_its_teacher_and_its_images(root: Path, tmp_p
     stored = results.read(root / "seed-0" / "selftraining.json").seeds[0]
     assert result.checksum == stored.student.checksum and result.config["trainer"]["epochs"] == 2
     about = result.selftraining
-    assert about is not None and about["teacher"]["checksum"] == stored.teacher.checksum
-    assert about["settings"]["labeled"] == 0.25 and about["images"]["unlabelled"] == 151
+    assert about is not None and about.teacher["checksum"] == stored.teacher.checksum
+    assert about.settings["labeled"] == 0.25 and about.images["unlabelled"] == 151
     write_record(tmp_path / "a.json", result)
     again = read_record(Result, tmp_path / "a.json", "")
-    assert again.percentages() == result.percentages() and again.selftraining == json.loads(json.dumps(about))
+    assert again.percentages() == result.percentages() and again.selftraining == StudentResult(
+        **json.loads(json.dumps(asdict(about)))
+    )
     with pytest.raises(InputError, match=r"has several seeds: record each, as .*seed-0"):
         collect_student(root, "name")
     path = tmp_path / "unfinished"

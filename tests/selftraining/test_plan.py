@@ -222,7 +222,7 @@ def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, 
     assert torch.equal(again.confidence, found.confidence)
     heading = json.loads((tmp_path / "pseudo-labels.json").read_text())
     assert (heading["format"], heading["images"], heading["source"]) == (1, 20, "here")
-    assert heading["teacher_sha256"] == model.settings["checksum"]
+    assert heading["teacher_sha256"] == model.spec.checksum
     with pytest.raises(InputError, match="of other images"):
         pseudolabels.read(tmp_path, images.flip(0), model)
     with pytest.raises(InputError, match="of another teacher"):

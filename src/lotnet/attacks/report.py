@@ -123,7 +123,7 @@ def attack_report(
         checked=int((certificates.radii["float"] > 0).sum()),
         counterexamples=broken,
         nearest=nearest,
-        checksum=model.settings["checksum"],
+        checksum=model.spec.checksum,
     )
 
 

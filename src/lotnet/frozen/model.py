@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ from lotnet.frozen.pointwise import (
     FrozenShift,
 )
 from lotnet.frozen.pooling import FrozenGlobalAveragePool, FrozenNormPool
-from lotnet.records import Between, parse_json
+from lotnet.records import Between, convert, parse_json
 
 FORMAT = 3
 _FORMATS = (2, FORMAT)
@@ -86,7 +86,7 @@ class ModelSpec:
 
 
 class FrozenModel(FrozenSequential):
-    """A frozen model: a sequence of frozen modules. `settings` holds the input's shape and the checksum of the tensors.
+    """A frozen model: a sequence of frozen modules. `spec` holds the input's shape, the checksum and the class names.
 
     Certificates are about the float64 graph `astype(torch.float64)`: the same stored numbers, computed in float64.
 
@@ -97,10 +97,30 @@ class FrozenModel(FrozenSequential):
     """
 
     Spec = ModelSpec
+    spec: ModelSpec
 
     @property
     def input_shape(self) -> Shape:
-        return tuple(self.settings["input_shape"])
+        return self.spec.input_shape
+
+    def name_classes(self, classes: Sequence[str], data: str = "") -> None:
+        """Store the names of the classes, and of the data set if it is given. The checksum does not cover them.
+
+        >>> from lotnet import OrthogonalLinear, freeze
+        >>> model = freeze(torch.nn.Sequential(torch.nn.Flatten(), OrthogonalLinear(4, 2)), (1, 2, 2))
+        >>> model.name_classes(["cat", "dog"])
+        >>> model.spec.classes
+        ('cat', 'dog')
+        """
+        outputs = self.output_shape(self.input_shape)[0]
+        if len(classes) != outputs:
+            raise InputError(f"the model has {outputs} outputs, not {len(classes)}: give one class name for each")
+        self._set(classes=list(classes), data=data or self.spec.data)
+
+    def _set(self, **changes: Any) -> None:
+        """Change settings. Those that are empty are left out, as in files of earlier versions."""
+        self.settings = {name: value for name, value in (self.settings | changes).items() if value}
+        self.spec = convert(ModelSpec, self.settings)
 
     def checksum(self) -> str:
         """SHA-256 of the stages, their settings and their numbers. A float32 model and its float64 copy agree."""
@@ -112,7 +132,7 @@ class FrozenModel(FrozenSequential):
 
     def is_intact(self) -> bool:
         """Whether stages and tensors are unchanged since freezing, and the input's shape fits them."""
-        return self.checksum() == self.settings.get("checksum") and self.fits(self.input_shape)
+        return self.checksum() == self.spec.checksum and self.fits(self.input_shape)
 
     def astype(self, dtype: torch.dtype) -> "FrozenModel":
         """The same stored numbers, computed in `dtype`.
@@ -195,7 +215,7 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
     model = FrozenModel(dtype, {"input_shape": list(input_shape)}, {}, *stages)
     if not model.fits(tuple(input_shape)):
         raise InputError(f"the stages do not fit together on inputs of shape {tuple(input_shape)}: freeze them for it")
-    model.settings["checksum"] = model.checksum()
+    model._set(checksum=model.checksum())
     return model
 
 

@@ -151,9 +151,9 @@ def variant_result(variant: Variant, run: Run) -> VariantResult:
         run=str(run.path),
         data=run.config.data.name,
         epochs=result.epochs,
-        images=result.summary["images"],
+        images=result.summary.images,
         **result.percentages(),
-        mean_radius=result.summary["mean_radius"]["float"],
+        mean_radius=result.summary.mean_radius["float"],
         train_seconds=result.train_seconds,
         paper=variant.paper,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from lotnet.config import RunConfig
-from lotnet.paper.results import Result, is_result_of, unlabeled
+from lotnet.paper.results import Result, StudentResult, is_result_of, unlabeled
 from lotnet.paper.tables import ACCURACIES, Row, rows
 
 Percentages = dict[str, float]
@@ -88,7 +88,7 @@ def _settings(result: Result, without: set[str]) -> str:
     config = {group: value for group, value in current.items() if group not in without}
     if "epochs" in without:
         config["trainer"] = {name: value for name, value in config["trainer"].items() if name != "epochs"}
-    learned = None if result.selftraining is None else result.selftraining["settings"]
+    learned = None if result.selftraining is None else result.selftraining.settings
     return json.dumps([config, learned], sort_keys=True)
 
 
@@ -97,6 +97,7 @@ class SelfTrained:
     """A student beside the network that was trained on the same labels alone."""
 
     student: Result
+    learned: StudentResult
     images: int
     """Unlabeled images that the student has learned from."""
     baseline: Percentages
@@ -113,34 +114,33 @@ def selftrained(results: list[Result]) -> list[SelfTrained]:
     """Every student of self-training that has something to be compared with, by network and number of images."""
     found = []
     for student in results:
-        if student.selftraining is None:
+        if (learned := student.selftraining) is None:
             continue
-        baseline = _teacher(student) if student.selftraining["settings"]["labeled"] else _supervised(student, results)
+        baseline = _teacher(learned) if learned.settings["labeled"] else _supervised(student, learned, results)
         if baseline is not None:
-            found.append(SelfTrained(student, unlabeled(student), *baseline))
+            found.append(SelfTrained(student, learned, unlabeled(student), *baseline))
     return sorted(found, key=lambda item: (item.student.config["model"].get("depth", 0), item.images))
 
 
 def with_all_labels(found: list[SelfTrained]) -> list[SelfTrained]:
     """The students that know all labels, as the paper's."""
-    return [item for item in found if (item.student.selftraining or {})["settings"]["labeled"] is None]
+    return [item for item in found if item.learned.settings["labeled"] is None]
 
 
-def _teacher(student: Result) -> tuple[Percentages, str]:
+def _teacher(learned: StudentResult) -> tuple[Percentages, str]:
     """The teacher, which is trained on the labels that are not hidden."""
-    assert student.selftraining is not None
-    teacher, part = student.selftraining["teacher"], student.selftraining["settings"]["labeled"]
+    teacher, part = learned.teacher, learned.settings["labeled"]
     shares = dict(zip(ACCURACIES, (teacher["clean"], *teacher["certified"]), strict=True))
     return {key: 100 * share for key, share in shares.items()}, f"its teacher, on {part:.0%} of the labels"
 
 
-def _supervised(student: Result, results: list[Result]) -> tuple[Percentages, str] | None:
+def _supervised(student: Result, learned: StudentResult, results: list[Result]) -> tuple[Percentages, str] | None:
     """The same network trained without unlabeled images for about as many steps: the mean over its seeds."""
     alike = _settings_without_images(student)
     runs = [r for r in results if r.selftraining is None and _settings_without_images(r) == alike]
     if not runs:
         return None
-    epochs = min((r.epochs for r in runs), key=lambda n: (abs(n - _equal_epochs(student)), n))
+    epochs = min((r.epochs for r in runs), key=lambda n: (abs(n - _equal_epochs(student, learned)), n))
     chosen = [r for r in runs if r.epochs == epochs]
     seeds = f", mean of {len(chosen)} seeds" if len(chosen) > 1 else ""
     return mean_of(chosen), f"supervised, {epochs} epochs{seeds}"
@@ -151,13 +151,12 @@ def _settings_without_images(result: Result) -> str:
     return json.dumps(config, sort_keys=True)
 
 
-def _equal_epochs(student: Result) -> float:
+def _equal_epochs(student: Result, learned: StudentResult) -> float:
     """Epochs in which supervised training takes as many steps as the student did."""
-    assert student.selftraining is not None
-    share = student.selftraining["settings"]["unlabeled_share"]
+    share = learned.settings["unlabeled_share"]
     if share is not None:
         return float(student.epochs / (1 - share))
-    labeled: int = student.selftraining["images"]["labelled"]
+    labeled: int = learned.images["labelled"]
     return student.epochs * (labeled + unlabeled(student)) / labeled
 
 

@@ -1,12 +1,14 @@
 """Measured results: one JSON file per certified run, and the table that compares them with the paper's rows."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from lotnet.attacks import PGD_LINF
+from lotnet.attacks import PGD_LINF, AttackLoss
+from lotnet.certification.audit import AuditRow
 from lotnet.certification.plain import RADII
+from lotnet.certification.summary import Summary
 from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
@@ -17,11 +19,48 @@ from lotnet.records import parse_json, read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
+from lotnet.runs.environment import Hardware
 from lotnet.runs.metrics import best_epoch
 
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
 """Options that do not change the result of a run. They are left out of the command that repeats the run."""
+
+
+@dataclass(frozen=True)
+class ResultSession:
+    """Commit, versions and hardware of one session of a run."""
+
+    started: str
+    commit: str | None
+    versions: dict[str, str | None]
+    hardware: Hardware
+
+
+@dataclass(frozen=True)
+class LInfResult:
+    """Accuracy under the paper's l-infinity attack, and the attack's settings."""
+
+    attacked: float
+    radius: float
+    steps: int
+    restarts: int
+    seed: int
+    step_size: float = PGD_LINF.step_size
+    loss: AttackLoss = "margin"
+
+
+@dataclass(frozen=True)
+class StudentResult:
+    """What a student of self-training learned from, and what was measured of it and its teacher."""
+
+    settings: dict[str, Any]
+    seed: int
+    images: dict[str, Any]
+    """Counts of images: labeled, unlabeled, chosen among them, left out."""
+    teacher: dict[str, Any]
+    """The teacher's accuracies."""
+    measured: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,8 +70,7 @@ class Result:
     name: str
     command: str
     config: dict[str, Any]
-    sessions: list[dict[str, Any]]
-    """Commit, versions and hardware of each session of the run."""
+    sessions: list[ResultSession]
     parameters: int
     epochs: int
     best_epoch: int
@@ -41,23 +79,18 @@ class Result:
     """Duration of one pass of the frozen float32 model over the test images, on `evaluation_device`."""
     evaluation_device: str
     checksum: str
-    summary: dict[str, Any]
-    """The summary of certificates.json: clean accuracy, certified accuracy by each claim and by class."""
-    audit: list[dict[str, Any]]
-    linf: dict[str, Any] | None = None
-    """Accuracy under the paper's l-infinity attack, and the attack's settings, where `lotnet attack` measured it."""
-    selftraining: dict[str, Any] | None = None
-    """For a student of self-training: the settings, counts of images, the teacher's accuracies, and what was measured
-    of both networks. `config` is the student's."""
-
-    def certified(self, claim: str = "float") -> list[float]:
-        return self.summary["certified"][claim]
+    summary: Summary
+    audit: list[AuditRow]
+    linf: LInfResult | None = None
+    """None where `lotnet attack` has not measured it."""
+    selftraining: StudentResult | None = None
+    """None for a run that is not a student of self-training. `config` is the student's."""
 
     def percentages(self) -> dict[str, float]:
         """Accuracies in percent under the names of the paper's columns: `ACCURACIES` and, if measured, `pgd_linf`."""
-        shares = dict(zip(ACCURACIES, (self.summary["clean"], *self.certified()), strict=True))
+        shares = dict(zip(ACCURACIES, (self.summary.clean, *self.summary.certified["float"]), strict=True))
         if self.linf is not None:
-            shares["pgd_linf"] = self.linf["attacked"]
+            shares["pgd_linf"] = self.linf.attacked
         return {name: round(100 * share, 2) for name, share in shares.items()}
 
 
@@ -74,10 +107,7 @@ def collect(run_path: Path, name: str) -> Result:
         name=name,
         command=command_of(environment.sessions[0].command),
         config=run.config.to_dict(),
-        sessions=[
-            {"started": s.started, "commit": s.commit, "versions": s.versions, "hardware": asdict(s.hardware)}
-            for s in environment.sessions
-        ],
+        sessions=[ResultSession(s.started, s.commit, s.versions, s.hardware) for s in environment.sessions],
         parameters=environment.parameters,
         epochs=len(metrics),
         best_epoch=best_epoch(metrics, run.config.trainer.radius),
@@ -85,13 +115,13 @@ def collect(run_path: Path, name: str) -> Result:
         evaluation_seconds=round(certification.evaluation_seconds, 3),
         evaluation_device=certification.device,
         checksum=certification.checksum,
-        summary=asdict(certification.summary.at(RADII)),
-        audit=[asdict(row) for row in certification.audit],
+        summary=certification.summary.at(RADII),
+        audit=certification.audit,
         linf=_linf(run, certification),
     )
 
 
-def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
+def _linf(run: Run, certification: Certification) -> LInfResult | None:
     """The accuracy under the paper's l-infinity attack, if it was measured on the model and images of the certificates.
 
     What was measured on something else is left out: a result is about one model and all test images.
@@ -102,8 +132,9 @@ def _linf(run: Run, certification: Certification) -> dict[str, Any] | None:
     found = read_linf(path)
     measured = (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size)
     paper = (certification.checksum, certification.summary.images, certification.split, 8 / 255, 50, PGD_LINF.step_size)
-    kept = ("attacked", "radius", "steps", "restarts", "seed", "step_size", "loss")
-    return {name: getattr(found, name) for name in kept} if measured == paper else None
+    if measured != paper:
+        return None
+    return LInfResult(**{item.name: getattr(found, item.name) for item in fields(LInfResult)})
 
 
 def save(result: Result, folder: Path) -> Path:
@@ -213,7 +244,7 @@ def measured(results: list[Result]) -> dict[Row, Result]:
     the choice.
     """
     found: dict[Row, Result] = {}
-    for result in sorted(results, key=lambda result: (result.epochs, unlabeled(result), result.sessions[0]["started"])):
+    for result in sorted(results, key=lambda result: (result.epochs, unlabeled(result), result.sessions[0].started)):
         found |= {row: result for row in rows() if is_result_of(result, row)}
     return found
 
@@ -221,7 +252,7 @@ def measured(results: list[Result]) -> dict[Row, Result]:
 def is_result_of(result: Result, row: Row) -> bool:
     """Whether a result has the settings of the row, except for the number of epochs and the unlabeled images."""
     if result.selftraining is not None:
-        comparable = row.setting == "semi-supervised" and result.selftraining["settings"]["labeled"] is None
+        comparable = row.setting == "semi-supervised" and result.selftraining.settings["labeled"] is None
     else:
         attacked = result.linf is not None and row.pgd_linf is not None
         comparable = not _is_selftrained(result.command) and (row.is_supervised or attacked)
@@ -232,7 +263,7 @@ def unlabeled(result: Result) -> int:
     """How many unlabeled images a run has learned from."""
     if result.selftraining is None:
         return 0
-    counts = result.selftraining["images"]
+    counts = result.selftraining.images
     found: int = counts.get("chosen", counts["unlabelled"])
     return found
 

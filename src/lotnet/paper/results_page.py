@@ -135,9 +135,7 @@ def _left_out(found: list[SelfTrained]) -> str:
     """Counts of near-duplicates, by the source of the images."""
     counts: dict[str, int] = {}
     for item in found:
-        assert item.student.selftraining is not None
-        source = item.student.selftraining["settings"]["unlabeled"]
-        count = item.student.selftraining["images"].get("near-duplicates")
+        source, count = item.learned.settings["unlabeled"], item.learned.images.get("near-duplicates")
         if source is not None and count is not None:
             counts[source.replace(",", " and ")] = count
     return "; ".join(f"{count:,} images of {source}" for source, count in counts.items()) or "none were looked for"
@@ -165,15 +163,15 @@ def _seeds(results: list[Result]) -> list[str]:
 
 def _attacked(results: list[Result]) -> list[str]:
     """Every network that was attacked in l-infinity."""
-    found = [result for result in results if result.linf is not None]
+    found = [(result, result.linf) for result in results if result.linf is not None]
     if not found:
         return []
     lines = ["", "## Accuracy under the l-infinity attack, all networks", ""]
     lines += ["Radius 8/255, 50 steps of a quarter of the radius, points in [0, 1], float64. The findings say what is"]
     lines += ["comparable with the paper.", "", "| run | clean | attacked | on the |", "|---|---|---|---|"]
-    for result in found:
-        ours, loss = result.percentages(), (result.linf or {}).get("loss", "margin")
-        lines.append(f"| {result.name} | {ours['clean']:.2f} | {ours['pgd_linf']:.2f} | {loss} |")
+    for result, linf in found:
+        ours = result.percentages()
+        lines.append(f"| {result.name} | {ours['clean']:.2f} | {ours['pgd_linf']:.2f} | {linf.loss} |")
     return lines
 
 
@@ -198,7 +196,7 @@ def _all_runs(results: list[Result]) -> list[str]:
     ]
     for result in results:
         found = result.percentages()
-        device = result.sessions[0]["hardware"]["device"]
+        device = result.sessions[0].hardware.device
         cells = [
             *(f"{found[key]:.2f}" for key in ACCURACIES),
             f"{result.epochs}{'' if _validated(result) else ', last kept: trained on all images'}",

@@ -52,7 +52,7 @@ def load_cached(folder: Path) -> FrozenModel:
 
 def _prove(copy: Path, model: FrozenModel) -> Mapping[str, float]:
     proofs = model.astype(torch.float64).proofs()
-    content = {"checksum": model.settings["checksum"], "bounds": {name: b.hex() for name, b in proofs.items()}}
+    content = {"checksum": model.spec.checksum, "bounds": {name: b.hex() for name, b in proofs.items()}}
     with suppress(InputError, OSError):
         atomic_write(copy / PROOFS, json.dumps({**content, "digest": _digest(content)}).encode())
     return proofs
@@ -66,7 +66,7 @@ def _read_proofs(copy: Path, model: FrozenModel) -> dict[str, float] | None:
         proofs = {name: float.fromhex(text) for name, text in content["bounds"].items()}
         names = {name for name, part in model.named_modules() if hasattr(part, "lipschitz_bound")}
         sound = proofs.keys() == names and all(0 <= bound < math.inf for bound in proofs.values())
-        if sound and digest == _digest(content) and content["checksum"] == model.settings["checksum"]:
+        if sound and digest == _digest(content) and content["checksum"] == model.spec.checksum:
             return proofs
     return None
 

@@ -32,8 +32,8 @@ _CLAIMS = {
 
 def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | None) -> str:
     """The card of a folder with a frozen model. `certificates` is the content of a certificates.json."""
-    about = _about(name, model.input_shape, model.settings.get("data"), model.settings.get("classes", ()))
-    checksum = f"Checksum of stages and tensors: `{model.settings['checksum']}`."
+    about = _about(name, model.input_shape, model.spec.data, model.spec.classes)
+    checksum = f"Checksum of stages and tensors: `{model.spec.checksum}`."
     proved = {} if certificates is None else _proved(certificates["summary"], certificates["split"])
     if certificates is not None:
         proved["notes"] = certificates.get("notes", [])
@@ -61,15 +61,15 @@ def _render(**values: Any) -> str:
     return rules.from_string(text).render(values)
 
 
-def _about(name: str, shape: Sequence[int], data: str | None, classes: Sequence[object]) -> dict[str, Any]:
+def _about(name: str, shape: Sequence[int], data: str, classes: Sequence[object]) -> dict[str, Any]:
     """What the model is. Of a folder of images, the card has the name and not the path, which is private."""
     return {
         "name": name,
         "title": printable(name),
         "quoted": json.dumps(name),
         "shape": " x ".join(map(str, shape)),
-        "data": public_name(data) if data else data,
-        "local": data is not None and is_folder(data),
+        "data": public_name(data),
+        "local": is_folder(data),
         "classes": ", ".join(printable(str(item)) for item in classes),
     }
 

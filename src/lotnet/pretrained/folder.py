@@ -31,7 +31,7 @@ def save_pretrained(
     """
     require_frozen(model, "saved")
     found = _read(certificates)
-    if found is not None and found.checksum != model.settings["checksum"]:
+    if found is not None and found.checksum != model.spec.checksum:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
     about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "notes": found.notes}
     card = frozen_card(model, name or Path(folder).resolve().name, about)  # first, because it can fail

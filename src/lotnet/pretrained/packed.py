@@ -64,7 +64,7 @@ class Packed:
         network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
         images = self.images
         frozen = freeze(network.eval(), (images.channels, images.height, images.width))
-        frozen.settings |= {"classes": list(self.classes), "data": self.data}
+        frozen.name_classes(self.classes, self.data)
         return frozen
 
     def check(self) -> None:

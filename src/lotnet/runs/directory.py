@@ -171,7 +171,7 @@ class Run:
             raise InputError(f"{self.path} holds no frozen model: {make}")
         known = self.certification()
         model = FrozenModel.load(self.path / "model")
-        if known.checksum != model.settings["checksum"]:
+        if known.checksum != model.spec.checksum:
             raise InputError(f"{self.path} holds a frozen model that its certificates are not about: {make}")
         return model
 

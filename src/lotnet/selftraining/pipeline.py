@@ -187,7 +187,7 @@ class Stages:
 
     def certify(self, loaded: LoadedModel) -> CertifiedAccuracy:
         """Certify the test images, unless certificates.json has the same images, radii and network already."""
-        test, checksum = loaded.split("test", self.plan.training.limit), loaded.model.settings["checksum"]
+        test, checksum = loaded.split("test", self.plan.training.limit), loaded.model.spec.checksum
         summary = _stored_summary(loaded.folder / CERTIFICATES, checksum, len(test))
         if summary is None:
             summary = certify_split(loaded, "test", test, list(RADII), self.fabric.device, self.console).summary

@@ -101,4 +101,4 @@ def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | Non
 def _belongs_to(images: Tensor, model: FrozenModel) -> dict[str, str]:
     digest = hashlib.sha256(str(tuple(images.shape)).encode())
     digest.update(images.contiguous().numpy().data)
-    return {"images_sha256": digest.hexdigest(), "teacher_sha256": model.settings["checksum"]}
+    return {"images_sha256": digest.hexdigest(), "teacher_sha256": model.spec.checksum}

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from lotnet.errors import InputError
-from lotnet.paper.results import Result, collect, command_of
+from lotnet.paper.results import Result, StudentResult, collect, command_of
 from lotnet.selftraining import results
 from lotnet.selftraining.plan import FILE, STUDENT, Plan
 
@@ -25,12 +25,12 @@ def collect_student(folder: Path, name: str) -> Result:
     student = collect(folder / STUDENT, name)
     if student.checksum != found.student.checksum:
         raise InputError(f"{path} is about another student: delete it, and `lotnet selftrain --resume` writes it again")
-    about = {
-        "settings": asdict(plan.selftraining),
-        "seed": found.seed,
-        "images": found.images.to_dict(),
-        "teacher": asdict(found.teacher),
-        "measured": found.measured.to_dict(),
-    }
+    about = StudentResult(
+        settings=asdict(plan.selftraining),
+        seed=found.seed,
+        images=found.images.to_dict(),
+        teacher=asdict(found.teacher),
+        measured=found.measured.to_dict(),
+    )
     command = command_of(list(plan.command)) if plan.command else student.command
     return replace(student, command=command, selftraining=about)

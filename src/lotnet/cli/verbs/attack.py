@@ -190,7 +190,7 @@ def _keep(accuracy: LInfAccuracy, loaded: LoadedModel, radius: float, options: A
         restarts=options.restarts,
         seed=options.seed,
         split=options.split,
-        checksum=loaded.model.settings["checksum"],
+        checksum=loaded.model.spec.checksum,
         step_size=options.step_size,
         loss=options.loss,
     )

@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
             | {"scope": p.scope(found.radius), **found.to_dict()}
             for p, found in answers
         ]
-        about = {"model": str(opened.folder), "checksum": graph.settings["checksum"], "images": images}
+        about = {"model": str(opened.folder), "checksum": graph.spec.checksum, "images": images}
         print(json.dumps(about | {"failed": failed}))
     else:
         for picture, prediction in answers if options.csv is None else ():
