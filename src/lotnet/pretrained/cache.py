@@ -36,13 +36,12 @@ _CODE = ("frozen", "layers", "linalg", "operators", "parametrizations", "pretrai
 
 def load_cached(folder: Path) -> FrozenModel:
     """Load the packed model in `folder`, frozen and proved now or by an earlier call."""
-    model = packed.read(folder)
     copy = root_folder() / "models" / f"{folder.name}-{_version(folder)}"
     frozen = None
     with suppress(InputError):  # there is none yet, or it is damaged
         frozen = FrozenModel.load(copy)
     if frozen is None:
-        frozen = model.unpack()
+        frozen = packed.read(folder).unpack()
         with suppress(InputError, OSError):
             make_folder(copy)
             frozen.save(copy)
