@@ -43,7 +43,7 @@ def set_singular_values(layers: schedules.Layers, smallest: float) -> None:
         layer.weight[:, :, 1, 1] = torch.diag(torch.tensor([smallest] + [others] * (len(layer.weight) - 1)))
 
 
-def lower_end(layers: schedules.Layers) -> float:
+def smallest_sigma(layers: schedules.Layers) -> float:
     return float(schedules.lower_ends(layers)[0])
 
 
@@ -101,23 +101,23 @@ def test_a_lower_end_falls_when_the_margin_is_used_up(smallest: float) -> None:
     layers = one_layer()
     set_singular_values(layers, smallest)
     schedules.measure(layers)
-    lower = lower_end(layers)
+    lower = smallest_sigma(layers)
     assert smallest / 1.47 <= lower <= smallest / 1.44
     set_singular_values(layers, 1.001 * 1.25 * lower)
     assert not schedules.measure(layers)
     set_singular_values(layers, 0.999 * 1.25 * lower)
     assert schedules.measure(layers)
-    assert lower_end(layers) == pytest.approx(1.25 * lower / 1.45, rel=0.02)
+    assert smallest_sigma(layers) == pytest.approx(1.25 * lower / 1.45, rel=0.02)
 
 
 def test_lower_ends_never_rise() -> None:
     layers = one_layer()
     set_singular_values(layers, 0.01)
     assert schedules.measure(layers)
-    low = lower_end(layers)
+    low = smallest_sigma(layers)
     set_singular_values(layers, 0.5)
     assert not schedules.measure(layers)
-    assert lower_end(layers) == low < 0.01
+    assert smallest_sigma(layers) == low < 0.01
 
 
 def test_lower_ends_are_restored() -> None:
@@ -159,7 +159,7 @@ def test_singular_values_stay_below_one_when_kernels_change_after_they_were_meas
     layers = one_layer()
     set_singular_values(layers, 0.46)
     schedules.measure(layers)
-    assert lower_end(layers) == 0.3
+    assert smallest_sigma(layers) == 0.3
     set_singular_values(layers, smallest)
     (operator,) = operators([with_settings(*layers[0])])
     assert torch.linalg.svdvals(operator.transfers.detach()).max() <= 1 + 1e-5

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from lotnet.certification.plain import RADII
 from lotnet.certify_run import certify_split
-from lotnet.config import RunConfig
+from lotnet.config import RunConfig, Settings
 from lotnet.errors import InputError
 from lotnet.load_model import load_model
 from lotnet.paper import results
-from lotnet.paper.ablations import Ablation
+from lotnet.paper.ablations import BASE, PAPER_RECIPE, Ablation
 from lotnet.paper.tables import Overrides, Row
 from lotnet.records import read_record, write_record
 from lotnet.runs.data import image_spec, load_data, with_shape
@@ -85,6 +85,16 @@ def read(path: Path) -> AblationResult:
 def paper_row(ablation: Ablation, config: RunConfig) -> Row | None:
     """The row of the paper's ablation with these settings, or None where the paper has none."""
     return None if ablation.table is None else results.row_like(config, ablation.table)
+
+
+def make_variants(shared: Settings, ablation: Ablation) -> list[Variant]:
+    """The variants of an ablation, each with its own settings over the shared ones."""
+    variants = []
+    for name, overrides in ablation.variants.items():
+        config = RunConfig.from_settings(shared.override(overrides, f"variant {name}"))
+        in_paper = RunConfig.from_recipe(PAPER_RECIPE, BASE | overrides)
+        variants.append(Variant(name, overrides, config, paper_row(ablation, in_paper)))
+    return variants
 
 
 def check_variants(variants: list[Variant]) -> None:

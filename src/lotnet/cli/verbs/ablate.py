@@ -9,12 +9,12 @@ from rich.table import Table
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import add_recipe_options, parse
-from lotnet.config import RunConfig, Settings, default_recipe
+from lotnet.config import Settings, default_recipe
 from lotnet.errors import InputError
 from lotnet.paper import ablation_runs
 from lotnet.paper import tables as paper
-from lotnet.paper.ablation_runs import AblationResult, Variant, paper_row, run_variants
-from lotnet.paper.ablations import ABLATIONS, BASE, PAPER_RECIPE, Ablation
+from lotnet.paper.ablation_runs import AblationResult, make_variants, run_variants
+from lotnet.paper.ablations import ABLATIONS, BASE, Ablation
 from lotnet.spelling import nearest
 from lotnet.terminal import Console
 from lotnet.training.signals import Interrupted
@@ -29,7 +29,8 @@ def main(arguments: list[str]) -> int:
     if options.name not in ABLATIONS:
         raise InputError(f"there is no ablation {options.name}{nearest(options.name, ABLATIONS)}")
     ablation = ABLATIONS[options.name]
-    variants = _variants(settings, given, ablation)
+    _refuse_varied(given, ablation)
+    variants = make_variants(settings, ablation)
     folder = Path(options.out or f"runs/ablation-{options.name}")
     try:
         path = run_variants(options.name, ablation.about, variants, folder, options.device, console)
@@ -59,18 +60,12 @@ def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]
     return line.options, settings, line.names
 
 
-def _variants(shared: Settings, given: tuple[str, ...], ablation: Ablation) -> list[Variant]:
-    """The variants. Each takes the recipe, then the paper's base, then the command line, then its own settings."""
+def _refuse_varied(given: tuple[str, ...], ablation: Ablation) -> None:
+    """Refuse options that the variants set."""
     for option in given:
         name = option.removeprefix("--")
         if name in ablation.varied():
             raise InputError(f"this ablation sets {name} itself: leave {option} out, or run `lotnet train` with it")
-    variants = []
-    for name, overrides in ablation.variants.items():
-        config = RunConfig.from_settings(shared.override(overrides, f"variant {name}"))
-        in_paper = RunConfig.from_recipe(PAPER_RECIPE, BASE | overrides)
-        variants.append(Variant(name, overrides, config, paper_row(ablation, in_paper)))
-    return variants
 
 
 def _list(console: Console, as_json: bool) -> None:

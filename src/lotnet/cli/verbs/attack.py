@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
@@ -13,16 +12,14 @@ from lotnet.attacks import (
     AttackReport,
     AttackSettings,
     Budget,
-    LInfAccuracy,
     attack_report,
-    linf_accuracy,
     require_auto_attack,
 )
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
-from lotnet.paper import results
+from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, paper_row
 from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
 from lotnet.terminal import Console
@@ -119,43 +116,38 @@ def _parser() -> Parser:
 def _linf_table(options: Any) -> int:
     """Print one row per model with its accuracy under the l-infinity attack. Nothing is certified."""
     console, device = Console(stderr=options.json), choose_device(options.device)
-    radius = parse_radius(options.linf)
-    comparable = (radius, options.split) == (8 / 255, "test")
-    opened = [open_model(name, console) for name in options.models]
-    splits = [item.split(options.split, options.limit) for item in opened]
+    settings = replace(
+        PGD_LINF, steps=options.steps, restarts=options.restarts, step_size=options.step_size, loss=options.loss
+    )
+    attack = LInfAttack(
+        radius=parse_radius(options.linf),
+        settings=settings,
+        split=options.split,
+        limit=options.limit,
+        batch_size=options.batch_size,
+        seed=options.seed,
+    )
+    models = [open_model(name, console) for name in options.models]
     rows: list[dict[str, Any]] = []
     with progress_bar(console) as progress:
-        task = progress.add_task("attacking images", total=sum(len(split) for split in splits))
-        for name, item, split in zip(options.models, opened, splits, strict=True):
-            accuracy = linf_accuracy(
-                item.model.to(device),
-                *tensors(split),
-                radius,
-                replace(
-                    PGD_LINF,
-                    steps=options.steps,
-                    restarts=options.restarts,
-                    step_size=options.step_size,
-                    loss=options.loss,
-                ),
-                batch_size=options.batch_size,
-                seed=options.seed,
-                progress=lambda count: progress.update(task, advance=count),
-            )
-            written = _keep(accuracy, item, radius, options)
+        task = progress.add_task("attacking images", total=count_images(models, attack))
+        records = attack_models(models, attack, device, lambda count: progress.update(task, advance=count))
+        for name, loaded, record in zip(options.models, models, records, strict=True):
+            theirs = paper_row(loaded, attack)
             rows.append(
                 {
                     "model": name,
-                    "written": None if written is None else str(written),
-                    "data": item.data,
-                    **asdict(accuracy),
-                    "paper": _paper_row(item) if comparable else None,
+                    "written": _keep(record, loaded),
+                    "data": loaded.data,
+                    "images": record.images,
+                    "clean": record.clean,
+                    "attacked": record.attacked,
+                    "paper": None if theirs is None else asdict(theirs),
                 }
             )
-    about = {"linf": radius, "steps": options.steps, "restarts": options.restarts, "split": options.split}
-    about |= {"step_size": options.step_size, "loss": options.loss}
     if options.json:
-        print(json.dumps({**about, "seed": options.seed, "rows": rows}))
+        about = {"linf": attack.radius, "split": attack.split, "seed": attack.seed, **asdict(settings)}
+        print(json.dumps({**about, "rows": rows}))
     else:
         _show_rows(rows, options, console)
     return 0
@@ -179,33 +171,13 @@ def _show_rows(rows: list[dict[str, Any]], options: Any, console: Console) -> No
             say(console, f"Written to {row['written']}")
 
 
-def _keep(accuracy: LInfAccuracy, loaded: LoadedModel, radius: float, options: Any) -> Path | None:
+def _keep(record: LInfRecord, loaded: LoadedModel) -> str | None:
     """Write a run's row for `lotnet record`, and return the file. Models that are no runs have none."""
     if loaded.run is None:
         return None
-    record = LInfRecord(
-        **asdict(accuracy),
-        radius=radius,
-        steps=options.steps,
-        restarts=options.restarts,
-        seed=options.seed,
-        split=options.split,
-        checksum=loaded.model.spec.checksum,
-        step_size=options.step_size,
-        loss=options.loss,
-    )
     path = output_file(None, loaded.folder, LINF_FILE)
     write_linf(path, record)
-    return path
-
-
-def _paper_row(opened: LoadedModel) -> dict[str, Any] | None:
-    """The model's row in the paper's table of l-infinity attacks; None for a model without its run."""
-    if opened.run is None:
-        return None
-    command = results.command_of(opened.run.environment().sessions[0].command)
-    row = results.row_of_run(opened.run.config, command, "pgd-linf")
-    return None if row is None else asdict(row)
+    return str(path)
 
 
 def _show(console: Console, report: AttackReport, radius: str, linf: str) -> None:
