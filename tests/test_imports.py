@@ -105,6 +105,7 @@ ALLOWED: dict[str, set[str]] = {
         "models",
         "pack_run",
         "paper",
+        "parametrizations",
         "prediction",
         "pretrained",
         "progress",
