@@ -49,6 +49,6 @@ def _certified(
 ) -> Summary:
     with progress_bar(console) as progress:
         task = progress.add_task("certifying images", total=len(split))
-        graph = model.astype(torch.float64)
-        done = certify_in_parts(graph, split, batch_size, lambda n: progress.update(task, advance=n))
+        program = model.astype(torch.float64)
+        done = certify_in_parts(program, split, batch_size, lambda n: progress.update(task, advance=n))
     return summarize(done, list(RADII), classes, prod(split.shape))

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* both use the float64 graph, so the radius is that of claim B, and the attack is on the program that claim B is about;
+* both use the float64 program that claim B is about, for the certified radius and for the attack;
 * exact arithmetic decides whether an attacked image lies within the radius;
 * requests are answered one at a time, so memory holds the pixels of one image only.
 """
@@ -35,22 +35,22 @@ class Answers:
     """Answers about one model. Methods may be called from several threads."""
 
     def __init__(self, model: FrozenModel) -> None:
-        self._graph = model.astype(torch.float64)
+        self._program = model.astype(torch.float64)
         self._turn = threading.Lock()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return self._graph.input_shape
+        return self._program.input_shape
 
     def warm_up(self) -> None:
         """Prove the layers now, so that the first image does not wait for it."""
-        predict(self._graph, torch.zeros(1, *self.input_shape, dtype=torch.float64))
+        predict(self._program, torch.zeros(1, *self.input_shape, dtype=torch.float64))
 
     def predict(self, content: bytes) -> dict[str, Any]:
         """Predict the image file `content`."""
         with self._turn:
             picture, image = self._read(content)
-            (answer,) = predict(self._graph, image)
+            (answer,) = predict(self._program, image)
         return {
             **_shown(answer),
             "meaning": answer.meaning,
@@ -65,17 +65,17 @@ class Answers:
             raise InputError(f"the size of an attack is {size}: give a number from 0 to {LARGEST_SIZE:g}")
         with self._turn:
             _, image = self._read(content)
-            (before,) = predict(self._graph, image)
-            device = next(iter(self._graph.buffers())).device
+            (before,) = predict(self._program, image)
+            device = next(iter(self._program.buffers())).device
             attacked = pgd_l2(
-                self._graph,
+                self._program,
                 image.to(device),
                 torch.tensor([before.index], device=device),
                 size,
                 PGDSettings(steps=_STEPS, clip=True),  # the page shows an image
                 generator=torch.Generator().manual_seed(0),
             ).cpu()
-            (after,) = predict(self._graph, attacked)
+            (after,) = predict(self._program, attacked)
         distance = squared_distance(image[0], attacked[0])
         return {
             **_shown(after),

@@ -88,7 +88,7 @@ class ModelSpec:
 class FrozenModel(FrozenSequential):
     """A frozen model: a sequence of frozen modules. `spec` holds the input's shape, the checksum and the class names.
 
-    Certificates are about the float64 graph `astype(torch.float64)`: the same stored numbers, computed in float64.
+    Certificates are about the float64 program `astype(torch.float64)`: the same stored numbers, computed in float64.
 
     >>> from lotnet import OrthogonalConv2d, freeze
     >>> model = freeze(torch.nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16)
@@ -150,7 +150,7 @@ class FrozenModel(FrozenSequential):
         return model
 
     _of_float64: tuple[Any, Mapping[str, float]] | None = None
-    """The state of the buffers, and the proofs of their float64 graph."""
+    """The state of the buffers, and the proofs of their float64 program."""
 
     def adopt_for_float64(self, proofs: Mapping[str, float]) -> None:
         """Take over proofs of `astype(torch.float64)`. They are forgotten when a buffer changes."""

@@ -104,12 +104,12 @@ def measure(
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
     classes = held_out.labels.unique().tolist()
     errors = [Share(int((wrong & mine).sum()), int(mine.sum())) for mine in (held_out.labels == c for c in classes)]
-    graph = student.astype(torch.float64)
+    program = student.astype(torch.float64)
     disagreeing = unproved = 0
     chosen = parts.chosen(found)
     chosen = chosen[subset_indices(len(chosen), MOST_MEASURED)]
     for batch, labels in zip(parts.images[chosen].split(_CHUNK), found.labels[chosen].split(_CHUNK), strict=True):
-        certificates = certify(graph, to_unit(batch, torch.float64), progress=progress)
+        certificates = certify(program, to_unit(batch, torch.float64), progress=progress)
         disagreeing += int((certificates.predictions != labels).sum())
         unproved += int((certificates.radii["float"] <= ball).sum())
     hidden = parts.hidden
