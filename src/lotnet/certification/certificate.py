@@ -169,9 +169,8 @@ def certify(
         warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=2)
     if torch.backends.cuda.matmul.fp32_precision == "tf32":
         warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=2)
-    program = model.astype(torch.float64)
     device = next(iter(model.buffers())).device
-    program = program.to(device)
+    program = model.astype(torch.float64).to(device)
     limits = bounds(program)
     std = smallest_std(program)
     parts = []
@@ -184,8 +183,8 @@ def certify(
             logits = torch.where(known[:, None], logits, torch.nan)  # no margin, so no radius
             parts.append([t.cpu() for t in (*certified_radii(logits, limits, std), finite)])
             progress(len(batch))
-    predictions, margin, plain, real, program, finite = (torch.cat(column) for column in zip(*parts, strict=True))
-    radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": program}
+    predictions, margin, plain, real, rounded, finite = (torch.cat(column) for column in zip(*parts, strict=True))
+    radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": rounded}
     labels = None if labels is None else labels.cpu()
     return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", finite)
 
