@@ -242,6 +242,13 @@ def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
     assert (tmp_path / "again.json").read_text() == FORMAT_1.read_text()
 
 
+def test_a_value_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "selftraining.json"
+    path.write_text(FORMAT_1.read_text().replace('"labelled": 39', '"labelled": "39"'))
+    with pytest.raises(InputError, match=r"is damaged: delete it"):
+        results.read(path)
+
+
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}', '{"format": 1, "seeds": []}', "3"])
 def test_a_damaged_file_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "selftraining.json"

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,40 @@ class StudentResult:
     """The teacher's accuracies."""
     measured: dict[str, Any]
 
+    @property
+    def labeled_share(self) -> float | None:
+        """Fraction of the labels that were shown; None if all were."""
+        return self.settings["labeled"]
+
+    @property
+    def unlabeled_share(self) -> float | None:
+        """Part of each batch that was unlabeled images; None if all images were shuffled together."""
+        return self.settings["unlabeled_share"]
+
+    @property
+    def source(self) -> str | None:
+        """Where unlabeled images come from; None if they all are training images with hidden labels."""
+        return self.settings["unlabeled"]
+
+    @property
+    def labeled_images(self) -> int:
+        return self.images["labelled"]
+
+    @property
+    def unlabeled_images(self) -> int:
+        """Number of unlabeled images that the student was trained on."""
+        return self.images.get("chosen", self.images["unlabelled"])
+
+    @property
+    def near_duplicates(self) -> int | None:
+        """Number of images left out because they are nearly the same as a test image; None if none were looked for."""
+        return self.images.get("near-duplicates")
+
+    def teacher_percentages(self) -> dict[str, float]:
+        """The teacher's accuracies in percent under the names of `ACCURACIES`."""
+        shares = zip(ACCURACIES, (self.teacher["clean"], *self.teacher["certified"]), strict=True)
+        return {name: 100 * share for name, share in shares}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -85,6 +120,11 @@ class Result:
     """None where `lotnet attack` has not measured it."""
     selftraining: StudentResult | None = None
     """None for a run that is not a student of self-training. `config` is the student's."""
+
+    @cached_property
+    def run_config(self) -> RunConfig:
+        """`config` with the types of this version, whichever version wrote it."""
+        return RunConfig.from_dict(self.config, self.name)
 
     def percentages(self) -> dict[str, float]:
         """Accuracies in percent under the names of the paper's columns: `ACCURACIES` and, if measured, `pgd_linf`."""
@@ -160,7 +200,7 @@ def _is_result(path: Path, remedy: str) -> bool:
 
 def paper_row(result: Result) -> Row | None:
     """The paper's row with the settings of a result, or None."""
-    return row_of_run(RunConfig.from_dict(result.config, result.name), result.command)
+    return row_of_run(result.run_config, result.command)
 
 
 def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
@@ -252,20 +292,16 @@ def measured(results: list[Result]) -> dict[Row, Result]:
 def is_result_of(result: Result, row: Row) -> bool:
     """Whether a result has the settings of the row, except for the number of epochs and the unlabeled images."""
     if result.selftraining is not None:
-        comparable = row.setting == "semi-supervised" and result.selftraining.settings["labeled"] is None
+        comparable = row.setting == "semi-supervised" and result.selftraining.labeled_share is None
     else:
         attacked = result.linf is not None and row.pgd_linf is not None
         comparable = not _is_selftrained(result.command) and (row.is_supervised or attacked)
-    return comparable and _is_like(RunConfig.from_dict(result.config, result.name), row)
+    return comparable and _is_like(result.run_config, row)
 
 
 def unlabeled(result: Result) -> int:
     """How many unlabeled images a run has learned from."""
-    if result.selftraining is None:
-        return 0
-    counts = result.selftraining.images
-    found: int = counts.get("chosen", counts["unlabelled"])
-    return found
+    return 0 if result.selftraining is None else result.selftraining.unlabeled_images
 
 
 def command_of(words: list[str]) -> str:

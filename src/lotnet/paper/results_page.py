@@ -135,7 +135,7 @@ def _left_out(found: list[SelfTrained]) -> str:
     """Counts of near-duplicates, by the source of the images."""
     counts: dict[str, int] = {}
     for item in found:
-        source, count = item.learned.settings["unlabeled"], item.learned.images.get("near-duplicates")
+        source, count = item.learned.source, item.learned.near_duplicates
         if source is not None and count is not None:
             counts[source.replace(",", " and ")] = count
     return "; ".join(f"{count:,} images of {source}" for source, count in counts.items()) or "none were looked for"
@@ -155,9 +155,9 @@ def _seeds(results: list[Result]) -> list[str]:
     for group in found:
         mean, spread = group.mean(), group.spread()
         first = group.results[0]
-        seeds = ", ".join(str(seed) for seed in sorted(result.config["seed"] for result in group.results))
+        seeds = ", ".join(str(seed) for seed in sorted(result.run_config.seed for result in group.results))
         cells = " | ".join(f"{mean[key]:.2f} ± {spread[key]:.2f}" for key in ACCURACIES)
-        lines.append(f"| {title(first)} | {first.config['data']['name']} | {seeds} | {cells} |")
+        lines.append(f"| {title(first)} | {first.run_config.data.name} | {seeds} | {cells} |")
     return lines
 
 
@@ -209,7 +209,7 @@ def _all_runs(results: list[Result]) -> list[str]:
 
 
 def _validated(result: Result) -> bool:
-    return result.config.get("data", {}).get("validation") != 0
+    return result.run_config.data.validation > 0
 
 
 def _not_run(results: list[Result]) -> list[str]:

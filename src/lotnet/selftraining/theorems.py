@@ -73,20 +73,6 @@ class Measured:
         shares = {name: None if share is None else share.value for name, share in self.counts().items()}
         return asdict(self) | {"shares": shares}
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> "Measured":
-        def share(name: str) -> Share:
-            return Share(**content[name])
-
-        return Measured(
-            teacher_error=share("teacher_error"),
-            worst_class_error=share("worst_class_error"),
-            disagreement=share("disagreement"),
-            inconsistency=share("inconsistency"),
-            ball=content["ball"],
-            wrong_pseudo_labels=None if content["wrong_pseudo_labels"] is None else share("wrong_pseudo_labels"),
-        )
-
 
 def measure(
     teacher: FrozenModel,
