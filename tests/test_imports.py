@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "operators": {"linalg"},
     "data": set(),
     "losses": set(),
+    "device": set(),
     "parametrizations": {"linalg", "kernels", "operators"},
     "frozen": {"linalg", "kernels", "operators"},
     "layers": {"kernels", "operators", "parametrizations", "frozen"},
@@ -36,13 +37,14 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
-    "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
+    "load_model": {"data", "device", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),
     "terminal": set(),
     "training": {
         "certification",
         "config",
         "data",
+        "device",
         "layers",
         "models",
         "orthogonalize",
@@ -209,7 +211,7 @@ HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']|device\.
 
 ASKS_FOR_HARDWARE = {
     "kernels": "what runs where",
-    "load_model.py": "chooses the device of a loaded model",
+    "device.py": "reads --device",
     "training/launch.py": "chooses the devices of a run",
     "training/precision.py": "sets and restores PyTorch's arithmetic",
     "training/display.py": "says why the first steps on a GPU take long",

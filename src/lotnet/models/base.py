@@ -47,6 +47,11 @@ class ImageSpec:
         if not self.mean:
             object.__setattr__(self, "mean", (0.5,) * self.channels)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return self.channels, self.height, self.width
+
 
 @dataclass(frozen=True)
 class ModelConfig(ABC):

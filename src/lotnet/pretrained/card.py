@@ -43,7 +43,7 @@ def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] |
 def packed_card(name: str, packed: "Packed", sha256: str) -> str:
     """The card of a folder with a packed model. `sha256` is the one in its packed.json."""
     images = packed.images
-    about = _about(name, (images.channels, images.height, images.width), packed.data, packed.classes)
+    about = _about(name, images.shape, packed.data, packed.classes)
     loss = packed.trained.get("loss", {})
     return _render(
         **about,
