@@ -102,7 +102,7 @@ def test_a_packed_model_has_a_model_card(run: Path, shelf: Path) -> None:
     card, stored = (shelf / "tiny" / "README.md").read_text(), packed.read(shelf / "tiny")
     assert stored.result is not None
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
-    assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result["certified"]["float"]]
+    assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result.certified["float"]]
     assert "40 images of the test split of digits" in card and "Epochs: 1, in batches of 32; seed 0." in card
     assert json.loads((shelf / "tiny" / "packed.json").read_text())["sha256"] in card
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -115,7 +115,7 @@ def test_models_that_come_with_lotnet() -> None:
     for name in shipped_names():
         assert sum(file.stat().st_size for file in (FOLDER / name).iterdir()) <= LARGEST
         stored = packed.read(FOLDER / name)
-        assert stored.result is not None and stored.result["images"] >= 1000
+        assert stored.result is not None and stored.result.images >= 1000
         assert len(stored.classes) == stored.images.classes
         settings = (FOLDER / name / packed.SETTINGS).read_text()
         assert not MACHINE.search(settings)

@@ -72,15 +72,7 @@ class Summary:
         return {"clean": wilson(self.clean, self.images), "certified": certified}
 
     def mistakes(self) -> list["Mistake"]:
-        """The confusions of two classes, the most frequent first."""
-        names = [item.name for item in self.classes]
-        found = [
-            Mistake(names[true], names[predicted], count, sum(row))
-            for true, row in enumerate(self.confusion)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ]
-        return sorted(found, key=lambda mistake: -mistake.count)
+        return mistakes(self.classes, self.confusion)
 
 
 @dataclass(frozen=True)
@@ -92,6 +84,17 @@ class Mistake:
     count: int
     images: int
     """Number of images of the true class."""
+
+
+def mistakes(classes: list[ClassSummary], confusion: list[list[int]]) -> list[Mistake]:
+    """The confusions of two classes, the most frequent first."""
+    found = [
+        Mistake(classes[true].name, classes[predicted].name, count, sum(row))
+        for true, row in enumerate(confusion)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    return sorted(found, key=lambda mistake: -mistake.count)
 
 
 def summarize(certificates: Certificates, radii: list[float], class_names: tuple[str, ...], dimensions: int) -> Summary:
