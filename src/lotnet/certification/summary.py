@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
 from lotnet.certification.certificate import Certificates, Claim
-from lotnet.certification.intervals import wilson
+from lotnet.certification.intervals import Interval, wilson
 
 CLAIM_TITLES: dict[Claim, str] = {
     "plain": "standard certificate",
@@ -66,13 +65,21 @@ class Summary:
             classes=[replace(item, certified=[item.certified[n] for n in places]) for item in self.classes],
         )
 
-    def intervals(self) -> dict[str, Any]:
-        """95 % intervals of the clean accuracy, and of the certified accuracies at each radius by each claim."""
-        certified = {name: [wilson(s, self.images) for s in shares] for name, shares in self.certified.items()}
-        return {"clean": wilson(self.clean, self.images), "certified": certified}
+    def intervals(self) -> "Intervals":
+        certified = {claim: [wilson(s, self.images) for s in shares] for claim, shares in self.certified.items()}
+        return Intervals(wilson(self.clean, self.images), certified)
 
     def mistakes(self) -> list["Mistake"]:
         return mistakes(self.classes, self.confusion)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """95 % intervals of the accuracies of a summary."""
+
+    clean: Interval
+    certified: dict[Claim, list[Interval]]
+    """At each radius of the summary, for each claim."""
 
 
 @dataclass(frozen=True)
