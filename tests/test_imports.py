@@ -206,6 +206,18 @@ def test_the_command_line_is_nobodys_library() -> None:
         assert "cli" not in imported(file), f"benchmarks/{file.name} imports lotnet.cli"
 
 
+def test_the_design_page_names_modules_that_exist() -> None:
+    """`linalg` in the first column of its table, and names such as `linalg.polar` anywhere on the page."""
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
+    cells = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) > 20
+    named |= {match for match in re.findall(r"`(?:lotnet\.)?(\w+\.\w+)`", page) if match.split(".")[0] in ALLOWED}
+    named |= set(re.findall(r"`lotnet\.(\w+)`", page))
+    places = {name: SOURCE / name.replace(".", "/") for name in named}
+    assert [name for name, place in places.items() if not (place.is_dir() or place.with_suffix(".py").is_file())] == []
+
+
 HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']|device\.type\s*[!=]=")
 """How code asks for a GPU: by `is_cuda`, `torch.cuda`, `torch.backends.cuda`, a device's name or type, or Triton."""
 
