@@ -92,7 +92,7 @@ def add_radii(loaded: LoadedModel, known: Certification, radii: list[float], out
 
 
 def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split) -> Certification | None:
-    """The certificates of this model and split that are in the folder `out`; None if there are no such."""
+    """The certificates of this model and split that are in the folder `out`; None if there are none."""
     try:
         known = read_certification(out / FILE, "it is made again")
         same = torch.equal(torch.from_numpy(known.labels()), split.labels)

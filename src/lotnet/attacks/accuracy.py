@@ -34,7 +34,7 @@ def count_robust(
 
 @dataclass(frozen=True)
 class LInfAccuracy:
-    """Accuracies in [0, 1] of the float64 program: a row of the paper's table of empirical robustness."""
+    """Clean accuracy, and accuracy under an l-infinity attack, of the float64 program, in [0, 1]."""
 
     images: int
     clean: float
@@ -52,7 +52,7 @@ def linf_accuracy(
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LInfAccuracy:
-    """Clean accuracy, and accuracy under `pgd_linf`. Nothing is certified. `progress` gets counts of images done."""
+    """Measure accuracy without an attack and under `pgd_linf`. `progress` gets counts of images done."""
     device = next(iter(model.buffers())).device
     program = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(seed)

@@ -20,7 +20,7 @@ from lotnet.losses import margins
 
 @dataclass(frozen=True)
 class Budget:
-    """How hard `check_certificates` tries, for each image."""
+    """Effort that `check_certificates` spends on each image."""
 
     steps: int = 20
     """PGD steps from each start."""

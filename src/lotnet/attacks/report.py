@@ -42,7 +42,7 @@ class AttackSettings:
 
 @dataclass(frozen=True)
 class AttackReport:
-    """Accuracies in [0, 1] of the float64 program.
+    """The results of all attacks on a model. Accuracies in [0, 1] are those of the float64 program.
 
     Invariant: certified <= attacked <= clean for every l2 attack. The attacked points are within the radius exactly, so
     a violation would be a counterexample to claim B.

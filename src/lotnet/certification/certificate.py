@@ -132,7 +132,7 @@ class Certificates:
 
 
 def usual_batch(shape: Sequence[int]) -> int:
-    """Images (c, h, w) that are certified at a time: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
+    """Default batch size for images of this shape: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
     return max(1, min(250, 250 * 3 * 64 * 64 // prod(shape)))
 
 

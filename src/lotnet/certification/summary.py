@@ -32,7 +32,7 @@ class ClassSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Accuracies in [0, 1]; radii in l2 of pixels in [0, 1]."""
+    """Summary of the certificates of a set of images. Accuracies are in [0, 1], radii in l2 of pixels in [0, 1]."""
 
     images: int
     clean: float

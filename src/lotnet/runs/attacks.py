@@ -53,7 +53,7 @@ class NearestRecord:
 
 @dataclass(frozen=True)
 class AttackRecord:
-    """The fields of `AttackReport`. Accuracies are in [0, 1]."""
+    """The content of attacks.json: the fields of `AttackReport`. Accuracies are in [0, 1]."""
 
     images: int
     radius: float

@@ -39,7 +39,7 @@ def with_shape(config: RunConfig) -> RunConfig:
 
 
 def shape_settings(shape: Sequence[int]) -> dict[str, Any]:
-    """The settings, by dotted name, that say that images of a folder have the shape (c, h, w)."""
+    """Settings, by dotted name, for images of the shape (c, h, w) in a folder."""
     _, height, width = shape
     return {
         "data.side": height,

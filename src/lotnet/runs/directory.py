@@ -133,9 +133,8 @@ class Run:
     ) -> None:
         """Add a session to environment.json. Refuses data that have changed since the run was started.
 
-        `initial` is the digest of the weights that the run starts from, where this session has read them.
-
-        A finished run trains no more, so its file is only written if it is missing.
+        `initial` is the digest of the weights that the run starts from, where this session has read them. A finished
+        run trains no more, so its file is only written if it is missing.
         """
         images = image_spec(dataset)
         earlier: tuple[Session, ...] = ()

@@ -33,7 +33,7 @@ _COUNTS = {
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images each part has."""
+    """Number of images of each kind in one run of self-training."""
 
     labeled: int
     """Images that the teacher is trained on."""
@@ -112,7 +112,7 @@ class Results:
     seeds: tuple[SeedResult, ...]
 
     def compare(self) -> Comparison:
-        """Differences are taken seed by seed."""
+        """Compare teacher and student. Differences are taken seed by seed."""
         rows = {
             "teacher": [result.teacher.columns() for result in self.seeds],
             "student": [result.student.columns() for result in self.seeds],

@@ -82,9 +82,10 @@ def measure(
     ball: float,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Count what the theorems ask for. Models run on the devices they are on; `found` has the teacher's labels.
+    """Measure the quantities of the theorems by counting images.
 
-    Unlabelled images are those that the student was trained on, at most `MOST_MEASURED` of them.
+    Models run on the devices they are on, and `found` has the teacher's labels. Unlabelled images are those that
+    the student was trained on, at most `MOST_MEASURED` of them.
     """
     held_out = parts.held_out
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
