@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> int:
     console = Console(stderr=options.json)
     opened = open_model(options.model, console)
     pictures, failed = _read(files, opened.model.input_shape)
-    program = opened.model.astype(torch.float64).to(device)
-    answers = _predict(program, pictures, options.batch_size or usual_batch(program.input_shape))
+    graph = opened.model.astype(torch.float64).to(device)
+    answers = _predict(graph, pictures, options.batch_size or usual_batch(graph.input_shape))
     if options.csv is not None:
         atomic_write(Path(options.csv), _csv(answers, least).encode())
     if options.json:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
             | {"scope": p.scope(found.radius), **found.to_dict()}
             for p, found in answers
         ]
-        about = {"model": str(opened.folder), "checksum": program.spec.checksum, "images": images}
+        about = {"model": str(opened.folder), "checksum": graph.spec.checksum, "images": images}
         print(json.dumps(about | {"failed": failed}))
     else:
         for picture, prediction in answers if options.csv is None else ():
@@ -100,12 +100,12 @@ def _read(files: list[Path], input_shape: tuple[int, ...]) -> tuple[list[Picture
     return pictures, failed
 
 
-def _predict(program: FrozenModel, pictures: list[Picture], batch_size: int) -> list[Answer]:
+def _predict(graph: FrozenModel, pictures: list[Picture], batch_size: int) -> list[Answer]:
     pixels = torch.stack([picture.pixels for picture in pictures])
     predictions = [
         prediction
         for batch in pixels.split(batch_size)
-        for prediction in predict(program, to_unit(batch, torch.float64), batch_size=batch_size)
+        for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=batch_size)
     ]
     return list(zip(pictures, predictions, strict=True))
 
