@@ -35,7 +35,7 @@ class LoadedModel:
     """The run directory or model folder. For a shipped model it is runs/NAME, which may not exist."""
     classes: tuple[str, ...]
     data: str
-    """The data set it was trained on."""
+    """The data set it was trained on; empty if a model folder does not say it."""
     run: Run | None = None
     checkpoint: str | None = None
     """`Run.best_digest` of the checkpoint that the model was frozen from."""
@@ -49,6 +49,11 @@ class LoadedModel:
     def dataset(self) -> Dataset:
         if self.run is not None:
             return load_with_all_test_images(self.run.config)
+        if not self.data:
+            raise InputError(
+                f"{self.folder} does not say which data set the model is for: store it with `name_classes` before the "
+                "model is saved"
+            )
         _, height, width = shape = self.model.input_shape
         return load_dataset(self.data, side=(height, width), channels=channels_of(shape))
 
@@ -103,7 +108,7 @@ def _from_run(run: Run) -> LoadedModel:
 
 
 def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
-    return LoadedModel(model, folder, model.spec.classes, model.spec.data or "digits")
+    return LoadedModel(model, folder, model.spec.classes, model.spec.data)
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
