@@ -104,6 +104,25 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
     assert torch.equal(data.load(name, cache).train.images, first.train.images)
 
 
+def test_images_behind_symbolic_links_are_watched(image_folder, tmp_path):
+    root, links, cache = image_folder(BOTH), tmp_path / "links", tmp_path / "cache"
+    links.mkdir()
+    for part in ("train", "test"):
+        (links / part).symlink_to(root / part)
+    first = data.load(f"folder:{links}", cache)
+    for file in root.rglob("*.png"):
+        Image.new("RGB", (32, 32), "red").save(file)
+    (changed,) = data.load(f"folder:{links}", cache).train.images.flatten(2).unique(dim=2).unique(dim=0)
+    assert changed.flatten().tolist() == [255, 0, 0]
+    assert len(first.train) == 5
+
+
+def test_a_path_without_the_prefix_is_recognized(image_folder, tmp_path):
+    root = image_folder(BOTH)
+    with pytest.raises(InputError, match=f"for the images in that folder, write folder:{root}"):
+        data.load(str(root), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
@@ -112,7 +131,8 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
         ({}, "is not a folder"),
         ({"a": 3, "b": 0}, "b holds no images: add some or remove the folder"),
         ({"a": 1, "b": 1}, "one image per class"),
-        ({"train/a": 1, "train/b": 1}, "has train but no test"),
+        ({"train/a": 1, "train/b": 1}, "has train but no test: add test"),
+        ({"train/a": 1, "train/b": 1, "val/a": 1, "val/b": 1}, "has train but no test: rename val to test"),
         ({"a/b": 3, "c/d": 3}, "a has the folder 'b' with images in it: put the images directly into the folders"),
         ({"cat": 3, "Cat": 3, "dog": 3}, "has the classes 'Cat' and 'cat': merge them or rename one"),
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),

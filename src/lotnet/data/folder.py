@@ -21,7 +21,7 @@ from typing import Literal, get_args
 from lotnet.data import cache
 from lotnet.data.dataset import Dataset, Split
 from lotnet.data.images import decode_all, decode_in_parts, read_headers
-from lotnet.data.layout import PREFIX, Files, fingerprint, read_layout
+from lotnet.data.layout import PREFIX, Files, read_layout
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.records import read_record, write_record
@@ -73,14 +73,14 @@ def load(name: str, root: Path, side: Side | None = None, channels: Channels | N
         shape = choose_shape(name, root, side, channels).shape
     else:
         shape = _shape(side, channels)
-    state = fingerprint(path)
+    layout = read_layout(path)
+    state = layout.fingerprint()
     cached = _cached(path, root, shape, "safetensors")
     if cache.origin(cached) == state:
         try:
             return replace(cache.read(cached, in_file=True), name=name)  # one folder can be named by several paths
         except InputError:
             pass  # the cached copy is damaged: decode the images again
-    layout = read_layout(path)
     train, test = (_decoded(files, shape) for files in (layout.train, layout.test))
     cache.write_parts(name, layout.classes, train, test, cached, state)
     return cache.read(cached, in_file=True)
@@ -118,7 +118,7 @@ def survey(name: str, root: Path) -> Survey:
     """Read the headers of all images, or the survey stored under `root` if no file has changed."""
     path = _path(name)
     layout = read_layout(path)
-    stored, state = _cached(path, root, None, "json"), fingerprint(path)
+    stored, state = _cached(path, root, None, "json"), layout.fingerprint()
     try:
         found = read_record(Survey, stored, "it is made again")
         if found.state == state:

@@ -4,6 +4,7 @@ import copy
 import datetime
 import time
 from dataclasses import dataclass
+from itertools import chain, count
 
 import torch
 from lightning_fabric import Fabric
@@ -92,17 +93,18 @@ class Outlook:
         return f"{pace.step:.2g} s per step as measured now, about {duration(seconds)} in all, until {when}"
 
     def measure(self, fabric: Fabric) -> Pace:
-        """Measure some steps with a copy of the model, and a pass over validation images."""
+        """Measure some steps with a copy of the model, each with its batch, and a pass over validation images."""
         states = random_states(fabric.device)
         model = copy.deepcopy(self.model)
-        images, labels = next(self.batches.epoch(0))
+        batches = chain.from_iterable(map(self.batches.epoch, count()))
+        images, labels = next(batches)
         step = TrainingStep(self.config, model, images[:1], fabric)
         step.begin_epoch(resumed=False)
         step(images, labels, 0.0)  # the first step allocates memory and may compile kernels
         seconds: list[float] = []
         while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
             start = time.perf_counter()
-            float(step(images, labels, 0.0))  # reading the loss waits for the device
+            float(step(*next(batches), 0.0))  # reading the loss waits for the device
             seconds.append(time.perf_counter() - start)
         found = Pace(sorted(seconds)[len(seconds) // 2], self._validation_seconds(model))
         set_random_states(states, fabric.device)
