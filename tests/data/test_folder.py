@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import struct
 import zlib
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 
 from lotnet import data
-from lotnet.data import folder, formats
+from lotnet.data import folder, formats, patience
 from lotnet.data.images import decode, decode_in_parts, read_header
 from lotnet.errors import InputError
 
@@ -252,3 +253,13 @@ def test_a_large_photograph_is_downscaled_like_a_small_one():
 
 def test_our_pixel_limit_is_below_the_limit_of_pillow():
     assert formats.MAX_PIXELS < Image.MAX_IMAGE_PIXELS
+
+
+def test_long_work_says_how_far_it_is(image_folder, tmp_path, monkeypatch, caplog):
+    root = image_folder(BOTH)
+    monkeypatch.setattr(patience, "EVERY", 0.0)
+    with caplog.at_level(logging.INFO, "lotnet"):
+        data.load(f"folder:{root}", tmp_path / "cache")
+    said = [record.getMessage() for record in caplog.records]
+    assert said[:2] == [f"reading headers in {root}: {n} of 8 images" for n in (1, 2)]
+    assert len(said) == 7  # headers one by one; each split is decoded at once
