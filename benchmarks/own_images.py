@@ -5,11 +5,15 @@
     python benchmarks/own_images.py clothes --images clothes --out runs/own
     python benchmarks/own_images.py sizes --out runs/own
     python benchmarks/own_images.py many --out runs/own
+    python benchmarks/own_images.py start --images CIFAR-100-dataset --out runs/own
 
 * `clothes` trains with the defaults, certifies, attacks every certificate at exactly its radius, exports, and compares
   labels. Run it alone on the machine, because it measures time.
 * `sizes` makes folders of colour images of three sizes, and runs every command on each.
 * `many` trains for a moment on 20,000 and on 200,000 images, and stops with Ctrl-C.
+* `start` tells leopards from tigers, two classes of CIFAR-100, with 250 training images each: from the model that comes
+  with lotnet, and from scratch. `--images` are CIFAR-100's PNG files in `train/CLASS` and `test/CLASS` (the repository
+  cyizhuo/CIFAR-100-dataset). All other images of the two classes are test images.
 
 Every command is a process of its own. Its peak memory is what the operating system counts (`ru_maxrss`). The cache is
 new, in the folder of `--out`.
@@ -19,6 +23,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,6 +163,32 @@ def many(out: Path, _: Path) -> None:
     table(("images", "run", "seconds until the estimate", "steps taken", "peak memory, GiB"), *rows)
 
 
+def start(out: Path, images: Path) -> None:
+    folder, rows = out / "cats", []
+    if not folder.exists():
+        choose_cats(images, folder)
+    for seed in (0, 1):
+        for name, options in (("lipconvnet5-cifar10", ("--init", "lipconvnet5-cifar10")), ("scratch", ())):
+            run = out / f"cats-{name}-{seed}"
+            words = ("--data.name", f"folder:{folder}", "--seed", str(seed), "--out", run, "--overwrite")
+            trained = lotnet(out, "train", *words, *options)
+            proved = lotnet(out, "certify", run, "--json").json()["summary"]
+            at = proved["certified"]["float"][proved["radii"].index(36 / 255)]
+            plan = trained.first("training  ")[1].split()
+            rows.append((str(seed), name, plan[1], f"{trained.seconds:.0f}", f"{proved['clean']:.1%}", f"{at:.1%}"))
+            print(*rows[-1], file=sys.stderr)
+    table(("seed", "start", "epochs", "seconds", "correct", "proved at 36/255"), *rows)
+
+
+def choose_cats(images: Path, folder: Path) -> None:
+    for label in ("leopard", "tiger"):
+        training, others = (sorted((images / part / label).iterdir()) for part in ("train", "test"))
+        for part, files in (("train", training[:250]), ("test", training[250:] + others)):
+            (folder / part / label).mkdir(parents=True)
+            for file in files:
+                shutil.copy(file, folder / part / label)
+
+
 def write_images(folder: Path, height: int, width: int, train: int, test: int, classes: int = 2) -> None:
     """Noise with a bright band whose place is the class."""
     rng = np.random.default_rng(0)
@@ -175,13 +206,13 @@ def table(heading: tuple[str, ...], *rows: tuple[str, ...]) -> None:
         print(f"| {' | '.join(row)} |")
 
 
-PARTS = {"clothes": clothes, "sizes": sizes, "many": many}
+PARTS = {"clothes": clothes, "sizes": sizes, "many": many, "start": start}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--images", type=Path, default=Path("clothes"), help="what benchmarks/clothes.py has written")
+    parser.add_argument("--images", type=Path, default=Path("clothes"), help="the images that the part needs")
     parser.add_argument("--out", type=Path, default=Path("runs/own"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
