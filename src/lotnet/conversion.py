@@ -170,7 +170,7 @@ class _Conversion:
         if self.last:
             layer = NormalizedLinear(features, module.out_features, bias=bias)
         else:
-            layer = OrthogonalLinear(features, module.out_features, bias, self.parametrization)
+            layer = OrthogonalLinear(features, module.out_features, bias, parametrization=self.parametrization)
         weight = layer.weight if isinstance(layer, NormalizedLinear) else layer.pixel.weight
         kept = self.plain in (None, self.shape) and weight.numel() == module.weight.numel()
         if kept:

@@ -107,10 +107,13 @@ def _grouped(module: FrozenGrouped, shape: Shape) -> Function:
 
 
 def _dilated(module: FrozenDilated, shape: Shape) -> Function:
-    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c)."""
+    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c).
+
+    The transpose shifts the result back instead: its pixel is the one `shift` further on.
+    """
     i, h, w = shape
     (dh, dw), (down, right) = module.settings["dilation"], module.settings["shift"]
-    circular = module.settings["circular"]
+    circular, back = module.settings["circular"], module.settings.get("transposed", False)
     rows, columns = (-(-(n + (0 if circular else s)) // d) for n, s, d in ((h, down, dh), (w, right, dw)))
     (stage,) = module
     function, phases = _function(stage, (i, rows, columns)), list(product(range(dh), range(dw)))
@@ -118,7 +121,8 @@ def _dilated(module: FrozenDilated, shape: Shape) -> Function:
     def phase(image: Column, r: int, c: int) -> Column:
         entries = []
         for n, y, x in product(range(i), range(rows), range(columns)):
-            v, u = r + dh * y - down, c + dw * x - right
+            v, u = r + dh * y, c + dw * x
+            v, u = (v, u) if back else (v - down, u - right)
             if circular:
                 v, u = v % h, u % w
             entries.append(image[(n * h + v) * w + u] if 0 <= v < h and 0 <= u < w else flint.arb(0))
@@ -127,11 +131,16 @@ def _dilated(module: FrozenDilated, shape: Shape) -> Function:
     def apply(images: Columns) -> Columns:
         results = {p: function([phase(image, *p) for image in images]) for p in phases}
         outputs = range(stage.output_shape((i, rows, columns))[0])
+
+        def moved(y: int, size: int, shift: int) -> int:
+            return (y + shift) % size if circular else y + shift
+
+        places = [
+            (o, moved(y, h, down) if back else y, moved(x, w, right) if back else x)
+            for o, y, x in product(outputs, range(h), range(w))
+        ]
         return [
-            [
-                results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw]
-                for o, y, x in product(outputs, range(h), range(w))
-            ]
+            [results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw] for o, y, x in places]
             for n in range(len(images))
         ]
 

@@ -30,6 +30,7 @@ from lotnet import (
     NormPool,
     OrthogonalConv1d,
     OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
 from lotnet.frozen.activations import FrozenHardtanh
@@ -40,6 +41,7 @@ from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
 from lotnet.layers.plain import leaky_relu
 from lotnet.parametrizations import SOC
+from lotnet.parametrizations.base import PaddingMode
 
 
 def randomized(layer: LipschitzLayer) -> LipschitzLayer:
@@ -59,6 +61,14 @@ def randomized(layer: LipschitzLayer) -> LipschitzLayer:
 
 def frozen(layer: LipschitzLayer, shape: Shape) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
     return lambda dtype: (randomized(layer).frozen(shape, dtype), shape)
+
+
+def transposed_and_dilated(
+    padding_mode: PaddingMode, shape: Shape
+) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
+    """The transpose of an even kernel, dilated by 2, shifts its result."""
+    layer = OrthogonalConvTranspose2d(2, 2, 2, dilation=2, padding_mode=padding_mode, bias=False)
+    return lambda dtype: (next(iter(randomized(layer).frozen(shape, dtype))), shape)
 
 
 EDGES = torch.tensor([-0.7, 1.1], dtype=torch.float64)
@@ -136,6 +146,8 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(2, 3, 3, dilation=2), (2, 5, 4)),
         frozen(OrthogonalConv2d(2, 2, 2, dilation=(2, 1), padding_mode="circular", parametrization="bcop"), (2, 4, 3)),
         frozen(OrthogonalConv2d(4, 4, 2, dilation=(2, 3), groups=2), (4, 3, 5)),
+        transposed_and_dilated("zeros", (2, 3, 5)),
+        transposed_and_dilated("circular", (2, 4, 4)),
     ],
     "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3)), frozen(InvertibleUpsampling((1, 3)), (6, 2, 3))],
     "to_row": [lambda dtype: (FrozenToRow(dtype, {}, {}), (3, 4))],
