@@ -18,7 +18,14 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
+from lotnet.frozen.moves import (
+    FrozenChannelShift,
+    FrozenChannelShuffle,
+    FrozenFromRow,
+    FrozenToRow,
+    FrozenUpsampling,
+    FrozenZeroPad,
+)
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -393,6 +400,22 @@ def _upsampling(module: FrozenUpsampling, shape: Shape) -> Function:
     return lambda columns: [[x[n] for n in places] for x in columns]
 
 
+def _channel_shuffle(module: FrozenChannelShuffle, shape: Shape) -> Function:
+    """Output channel `a g + b` is input channel `b c/g + a`."""
+    c, pixels = shape[0], _size(shape) // shape[0]
+    g = module.settings["groups"]
+    places = [(n % g * (c // g) + n // g) * pixels + p for n in range(c) for p in range(pixels)]
+    return lambda columns: [[x[n] for n in places] for x in columns]
+
+
+def _zero_pad(module: FrozenZeroPad, shape: Shape) -> Function:
+    c, h, w = shape if len(shape) == 3 else (shape[0], 1, shape[1])
+    left, right, top, bottom = (*module.settings["border"], 0, 0)[:4]
+    moves = product(range(c), range(-top, h + bottom), range(-left, w + right))
+    places = [(n * h + y) * w + x if 0 <= y < h and 0 <= x < w else None for n, y, x in moves]
+    return lambda columns: [[flint.arb(0) if n is None else x[n] for n in places] for x in columns]
+
+
 def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
     c, h, w = shape
     r, s = module.spec.sides
@@ -437,6 +460,8 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenNormPool: _norm_pool,
     FrozenLayerCentering: _layer_centering,
     FrozenChannelShift: _channel_shift,
+    FrozenChannelShuffle: _channel_shuffle,
+    FrozenZeroPad: _zero_pad,
     FrozenUpsampling: _upsampling,
     FrozenToRow: _as_it_is,
     FrozenFromRow: _as_it_is,

@@ -35,7 +35,7 @@ from lotnet import (
 from lotnet.frozen import FROZEN, FrozenModule
 from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
-from lotnet.frozen.moves import FrozenFromRow, FrozenToRow
+from lotnet.frozen.moves import FrozenChannelShuffle, FrozenFromRow, FrozenToRow, FrozenZeroPad
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
@@ -138,6 +138,14 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(ChannelShift(3, "circular"), (11, 2, 3)),
         frozen(ChannelShift(1), (2, 2, 2)),
     ],
+    "channel_shuffle": [
+        lambda dtype: (FrozenChannelShuffle(dtype, {"groups": 2}, {}), (6, 2, 3)),
+        lambda dtype: (FrozenChannelShuffle(dtype, {"groups": 3}, {}), (6, 4)),
+    ],
+    "zero_pad": [
+        lambda dtype: (FrozenZeroPad(dtype, {"border": [1, 0, 2, 3]}, {}), (2, 2, 3)),
+        lambda dtype: (FrozenZeroPad(dtype, {"border": [2, 1]}, {}), (2, 4)),
+    ],
     "grouped": [
         frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 2, 2)),
         frozen(OrthogonalConv2d(4, 2, 3, groups=2, parametrization="soc"), (4, 2, 2)),
@@ -236,9 +244,9 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 # Kinds that accept any number of channels, or any side.
 POOLS = {"max_pool", "average_pool", "norm_pool"}
 ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
-ANY_CHANNELS |= {"to_row", "from_row"}
+ANY_CHANNELS |= {"to_row", "from_row", "zero_pad"}
 ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
-ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row"}
+ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row", "channel_shuffle", "zero_pad"}
 
 
 @kinds
