@@ -21,7 +21,14 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
+from lotnet.frozen.moves import (
+    FrozenChannelShift,
+    FrozenChannelShuffle,
+    FrozenFromRow,
+    FrozenToRow,
+    FrozenUpsampling,
+    FrozenZeroPad,
+)
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -65,6 +72,8 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "layer_centering": FrozenLayerCentering,
     "concatenation": FrozenConcatenation,
     "channel_shift": FrozenChannelShift,
+    "channel_shuffle": FrozenChannelShuffle,
+    "zero_pad": FrozenZeroPad,
     "upsampling": FrozenUpsampling,
     "to_row": FrozenToRow,
     "from_row": FrozenFromRow,

@@ -8,7 +8,7 @@ from torch import Tensor
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.moves import FrozenFromRow, FrozenToRow
-from lotnet.layers.arguments import check_padding, single
+from lotnet.layers.arguments import Device, check_padding, single
 from lotnet.layers.base import LipschitzLayer
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
@@ -39,6 +39,9 @@ class OrthogonalConv1d(LipschitzLayer):
         groups: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
@@ -53,6 +56,8 @@ class OrthogonalConv1d(LipschitzLayer):
             "stride": (1, self.stride),
             "dilation": (1, self.dilation),
             "padding_mode": padding_mode,
+            "device": device,
+            "dtype": dtype,
         }
         self.row = OrthogonalConv2d(
             in_channels, out_channels, groups=groups, bias=bias, parametrization=parametrization, **sizes
