@@ -59,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
         "certification",
         "certify_run",
         "config",
+        "data",
         "load_model",
         "losses",
         "models",
@@ -91,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
         "training",
     },
-    "report": {"data", "certification", "config", "paper", "progress", "runs"},
+    "report": {"attacks", "certification", "config", "data", "frozen", "paper", "progress", "runs"},
     "cli": {
         "analysis",
         "attacks",
