@@ -70,7 +70,7 @@ def test_a_made_up_result_appears_beside_its_row_of_the_paper(tmp_path: Path) ->
     text = results_page.markdown(found)
     assert "| mine | 80.00 | 65.00 | 50.00 | 40.00 |" in text
     assert "| 77.12 / **80.00** / +2.88 | 64.30 / **65.00** / +0.70 | 49.49 / **50.00** / +0.51 |" in text
-    assert results.title(found[0]) == "LipConvnet-20, LOT, CReg, 200 epochs"
+    assert results.title(found[0]) == "LipConvnet-20, LOT, CReg loss, 200 epochs"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_residual_network_has_its_row() -> None:
 def test_the_wide_network_has_a_title_and_no_row() -> None:
     result = made_up("wide", RunConfig.from_recipe("cifar10/wide", {"loss.kind": "emma-annealing"}))
     assert results.paper_row(result) is None
-    title = "wide network, 12 x 128 channels, LOT, EMMA with logit annealing, last-layer normalisation, 200 epochs"
+    title = "wide network, 12 x 128 channels, LOT, EMMA loss with logit annealing, last-layer normalisation, 200 epochs"
     assert results.title(result) == title
 
 
