@@ -10,13 +10,13 @@ from typing import Any
 from lotnet.analysis.plotting import GRID, SMALL, WIDTH, figure, line, png
 from lotnet.palette import MEASURES
 from lotnet.paper import comparisons, results
-from lotnet.paper.results_page import SELF_TRAINING_FIGURE, figure_of
+from lotnet.paper.results_page import SELF_TRAINING_FIGURE, figure_of, reading_order
 from lotnet.paper.tables import ACCURACIES, EPOCHS, TITLES, Row
 from lotnet.paper.titles import DATA
 
 NAMES = {key: f"certified at {name}" for key, name in ACCURACIES.items()} | {
     "clean": "clean",
-    "pgd_linf": "under PGD, l-infinity 8/255",
+    "pgd_linf": "attacked, l-infinity 8/255",
 }
 
 
@@ -27,7 +27,7 @@ def label(row: Row, result: results.Result) -> str:
 
 def draw_table(table: str, found: dict[Row, results.Result]) -> Any:
     """The figure of one table: the paper's figures above ours, a line of markers for each network."""
-    order = sorted(found, key=lambda row: (row.dataset, row.conv, len(row.model), row.model, row.variant))
+    order = reading_order(found)
     picture = figure(WIDTH, 0.62 * len(order) + 1.7)
     axes = picture.subplots()
     for key, style in MEASURES.items():

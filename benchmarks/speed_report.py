@@ -36,8 +36,9 @@ def main(path: Path) -> None:
         "",
         "![Milliseconds of a training step and of evaluation, with each layer](speed.png)",
         "",
-        "Shorter bars are faster: compare LOT with the plain convolution above it, with the other orthogonal layers",
-        "below it, and with the paper's algorithm as it is printed (hatched).",
+        "Shorter bars are faster: compare LOT (layer-wise orthogonal training) with the plain convolution above it,",
+        "with SOC (skew orthogonal convolution) and BCOP (block convolution orthogonal parametrization), and with the",
+        "paper's algorithm as it is printed (hatched).",
         "",
     ]
     for table, write in TABLES.items():
