@@ -78,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "models",
         "paper",
         "parametrizations",
+        "pretrained",
         "progress",
         "runs",
         "training",

@@ -14,8 +14,9 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import LipConvnet, LipResNet18, LipWideNet, ModelConfig
+from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, Row, rows
+from lotnet.paper.titles import joined, words
 from lotnet.records import parse_json, read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
@@ -249,32 +250,9 @@ def _is_like(config: RunConfig, row: Row) -> bool:
 
 
 def title(result: Result) -> str:
-    """A name for plots: network, layer, loss and what is unusual, in the paper's words."""
+    """A name for plots and tables: network, layer, loss, what is unusual, and the number of epochs."""
     config = RunConfig.from_dict(result.config, result.name)
-    model = config.model
-    network = _network_title(model)
-    parts = [network, model.parametrization.upper(), _LOSS_TITLES[type(config.loss).__name__]]
-    parts += ["last-layer normalisation"] if model.head == "lln" else []
-    parts += [] if model.padding_mode == "zeros" else [f"{model.padding_mode} padding"]
-    return ", ".join([*parts, f"{result.epochs} epochs"])
-
-
-def _network_title(model: ModelConfig) -> str:
-    if isinstance(model, LipConvnet):
-        return f"LipConvnet-{model.depth}"
-    if isinstance(model, LipWideNet):
-        return f"wide network, {model.depth} x {model.channels} channels"
-    return "ResNet-18"
-
-
-_LOSS_TITLES = {
-    "CrossEntropy": "cross-entropy",
-    "CReg": "CReg",
-    "OffsetCrossEntropy": "offset cross-entropy",
-    "EMMA": "EMMA",
-    "LogitAnnealing": "logit annealing",
-    "AnnealedEMMA": "EMMA with logit annealing",
-}
+    return f"{joined(words(config.model, config.loss))}, {result.epochs} epochs"
 
 
 def measured(results: list[Result]) -> dict[Row, Result]:

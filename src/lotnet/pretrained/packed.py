@@ -76,14 +76,18 @@ class Packed:
     """How it was trained: settings, seed, and commit of each session."""
     result: PackedResult | None = None
 
-    def unpack(self) -> FrozenModel:
-        """Build the network from the stored kernels, and freeze it."""
+    def network(self) -> nn.Sequential:
+        """Build the network from the stored kernels, in `eval()` mode."""
         self.check()
         with torch.random.fork_rng(devices=[]):  # `build` draws initial weights, which are replaced below
             network = self.model.build(self.images)
         network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
+        return network.eval()
+
+    def unpack(self) -> FrozenModel:
+        """Build the network, and freeze it."""
         images = self.images
-        frozen = freeze(network.eval(), (images.channels, images.height, images.width))
+        frozen = freeze(self.network(), (images.channels, images.height, images.width))
         frozen.name_classes(self.classes, self.data)
         return frozen
 
