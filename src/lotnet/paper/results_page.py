@@ -173,7 +173,7 @@ def _network(result: Result) -> str:
 
 
 def _data(result: Result) -> str:
-    return data_title(result.config["data"]["name"])
+    return data_title(result.run_config.data.name)
 
 
 def _seeds(results: list[Result]) -> list[str]:
@@ -242,7 +242,7 @@ def _all_runs(results: list[Result]) -> list[str]:
 
 
 def _depth(result: Result) -> int:
-    depth: int = result.config["model"].get("depth", 0)
+    depth: int = getattr(result.run_config.model, "depth", 0)
     return depth
 
 

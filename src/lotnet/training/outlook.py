@@ -15,6 +15,7 @@ from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, findings
 from lotnet.data.augment import describe
 from lotnet.errors import printable
+from lotnet.kernels import dispatch
 from lotnet.models import convolution_count, parameter_count
 from lotnet.progress import duration
 from lotnet.runs.data import about_shape, augmentation_of
@@ -109,7 +110,8 @@ class Outlook:
         start = time.perf_counter()
         float(step(images, labels, 0.0))  # allocates memory and, on a GPU, may compile kernels
         first = time.perf_counter() - start
-        seconds = [first] if fabric.device.type == "cpu" and first > _TOO_LONG else []
+        compiles = dispatch.can_be_recorded(images)
+        seconds = [first] if first > _TOO_LONG and not compiles else []
         while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
             start = time.perf_counter()
             float(step(*next(batches), 0.0))  # reading the loss waits for the device
