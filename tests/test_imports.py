@@ -228,6 +228,7 @@ ASKS_FOR_HARDWARE = {
     "kernels": "what runs where",
     "device.py": "reads --device",
     "training/launch.py": "chooses the devices of a run",
+    "training/outlook.py": "leaves out a first step that compiles kernels",
     "training/precision.py": "sets and restores PyTorch's arithmetic",
     "training/display.py": "says why the first steps on a GPU take long",
     "orthogonalize/captured.py": "records CUDA graphs",

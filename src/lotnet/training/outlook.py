@@ -15,7 +15,6 @@ from lotnet.config import RunConfig
 from lotnet.data import Batches, Dataset, findings
 from lotnet.data.augment import describe
 from lotnet.errors import printable
-from lotnet.kernels import dispatch
 from lotnet.models import convolution_count, parameter_count
 from lotnet.progress import duration
 from lotnet.runs.data import about_shape, augmentation_of
@@ -110,8 +109,7 @@ class Outlook:
         start = time.perf_counter()
         float(step(images, labels, 0.0))  # allocates memory and, on a GPU, may compile kernels
         first = time.perf_counter() - start
-        compiles = dispatch.can_be_recorded(images)
-        seconds = [first] if first > _TOO_LONG and not compiles else []
+        seconds = [first] if first > _TOO_LONG and not images.is_cuda else []
         while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
             start = time.perf_counter()
             float(step(*next(batches), 0.0))  # reading the loss waits for the device
