@@ -18,6 +18,7 @@ from lotnet.cli.main import main
 from lotnet.data import Split
 from lotnet.frozen.model import FROZEN
 from lotnet.report import collect, render
+from lotnet.report.acronyms import expanded
 from lotnet.report.chart import Axes, chart, tick_step
 from lotnet.report.gallery import gallery
 from lotnet.report.layers import layer_title
@@ -120,6 +121,13 @@ def test_layers_say_what_is_multiplied(pictures: Split, tmp_path: Path) -> None:
     certificates["audit"][1]["name"] = "model.1.shortcut.0"
     (run / "certificates.json").write_text(json.dumps(certificates))
     assert "A residual block counts as" in render(collect([run]), None, 0.0)
+
+
+def test_acronyms_are_expanded_as_in_the_glossary() -> None:
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
+    found = expanded(["LipConvnet-5, LOT, CReg loss", "LipConvnet-5, SOC, EMMA loss", "BCOP", "ECO", "RKO", "Cayley"])
+    assert list(found) == ["LOT", "SOC", "BCOP", "ECO", "RKO", "CReg", "EMMA"]
+    assert all(f"**{acronym}** ({expansion}):" in glossary for acronym, expansion in found.items())
 
 
 def test_every_frozen_layer_has_a_name_in_words() -> None:

@@ -16,6 +16,7 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.palette import Style, styles
 from lotnet.paper.titles import data_title
 from lotnet.report import classes, curves, layers, tables
+from lotnet.report.acronyms import expanded
 from lotnet.report.collect import RunData
 from lotnet.report.gallery import KINDS, OVERVIEW, Card, gallery
 from lotnet.report.perturbation import strip
@@ -51,6 +52,7 @@ def render(runs: list[RunData], split: Split | None, radius: float, model: Froze
         presets=sorted({0.0, radius, *runs[0].certification.summary.radii}),
         classes=[[classes.by_class(run, label, radius) for run in runs] for label in range(len(runs[0].classes))],
         charts={made.key: made for made in charts},
+        acronyms=expanded([run.title for run in runs]),
         what_to_see=curves.what_to_see(runs),
         strip=None if split is None else strip(runs[0], split, model),
         cards=cards,
