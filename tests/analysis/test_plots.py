@@ -3,12 +3,15 @@
 import re
 import shutil
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 pytest.importorskip("matplotlib")
 
@@ -24,7 +27,7 @@ from lotnet.analysis.plotting import SMALL, WIDTH, round_levels, shades
 
 RESULTS = Path(__file__).parents[2] / "results"
 NAMES = ["LOT", "SOC", "LOT, no residual connections"]
-COMMON = "LipConvnet-20, EMMA loss, CIFAR-10"
+COMMON = "LipConvnet-20 with 16 channels, offset cross-entropy, last-layer normalisation, circular padding, CIFAR-10"
 
 
 def draw_newton(_: Path) -> None:
@@ -67,18 +70,28 @@ PLOTS: dict[str, Callable[[Path], None]] = {
 def test_a_plot_is_readable_and_labeled(plot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in RESULTS.glob("*.json"):
         shutil.copy(path, tmp_path)
-    drawn: list[Figure] = []
+    drawn: list[tuple[Figure, BytesIO]] = []
     save = Figure.savefig
-    monkeypatch.setattr(
-        Figure, "savefig", lambda figure, *args, **more: (drawn.append(figure), save(figure, *args, **more))
-    )
+
+    def saved(figure: Figure, file: BytesIO, **more: Any) -> None:
+        save(figure, file, **more)
+        drawn.append((figure, file))
+
+    monkeypatch.setattr(Figure, "savefig", saved)
     PLOTS[plot](tmp_path)
     assert drawn
-    for figure in drawn:
-        check(figure)
+    for figure, file in drawn:
+        check_contents(figure)
+        check_margins(Image.open(file))
 
 
-def check(figure: Figure) -> None:
+def check_margins(picture: Image.Image) -> None:
+    """Nothing is cut off: the outermost pixels to the left and to the right are white."""
+    pixels = np.asarray(picture.convert("L"))
+    assert pixels[:, :2].min() == 255 and pixels[:, -2:].min() == 255
+
+
+def check_contents(figure: Figure) -> None:
     assert figure.get_size_inches()[0] <= WIDTH
     texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
     assert all(text.get_fontsize() >= SMALL for text in texts)

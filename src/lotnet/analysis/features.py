@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png, put_title
 from lotnet.errors import InputError
 from lotnet.progress import progress_bar
 
@@ -191,10 +191,10 @@ def draw(found: dict[str, Features], common: str) -> bytes:
     rows = -(-max(len(features.images) for features in found.values()) // columns)
     down = -(-len(found) // across)
     picture = figure(WIDTH, (0.98 * rows + 0.35) * down + 0.3)
-    picture.suptitle(common, fontsize=SMALL + 1)
+    put_title(picture, common)
     parts = picture.subfigures(down, across, squeeze=False).flatten()
     for part, (name, features) in zip(parts, found.items(), strict=False):
-        part.suptitle(f"{heading(name, 50)}: neurons of layer {features.layer}", fontsize=SMALL + 1)
+        part.suptitle(heading(f"{name}: neurons of layer {features.layer}", 84 // across), fontsize=SMALL + 1)
         places = part.subplots(rows, columns, squeeze=False).flatten()
         for place in places:
             place.axis("off")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png, round_levels
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png, put_title, round_levels
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.data import to_unit
 from lotnet.errors import InputError
@@ -185,7 +185,7 @@ def draw(surfaces: dict[str, Landscape], common: str) -> bytes:
     columns = min(len(surfaces), 2)
     rows = -(-len(surfaces) // columns)
     picture = figure(WIDTH if columns == 2 else 4.8, 3.2 * rows + 0.6)
-    picture.suptitle(common, fontsize=SMALL + 1)
+    put_title(picture, common)
     panels = picture.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten()
     values = torch.tensor([surface.loss for surface in surfaces.values()], dtype=torch.float64)
     levels = round_levels(float(values.min()), float(values.max()), 16)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import SMALL, WIDTH, figure, plain_axes, png, shades
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, plain_axes, png, put_title, shades
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.layers.trace import trace_geometries
@@ -156,7 +156,7 @@ def draw(layers: list[LayerConvergence], name: str) -> bytes:
     """Plot the paper's iteration, lotnet's schedule, and the paper's bound as a PNG. One color per layer."""
     picture = figure(WIDTH, 6)
     (left, right), (below, beside) = picture.subplots(2, 2)
-    picture.suptitle(name, fontsize=SMALL + 1)
+    put_title(picture, name)
     every = -(-len(layers) // _NAMED)
     for number, (layer, color) in enumerate(zip(layers, shades(len(layers)), strict=True)):
         label = f"layer {number + 1}: {' x '.join(map(str, layer.shape))}" if number % every == 0 else None

@@ -24,6 +24,11 @@ def figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
+def put_title(figure: Any, text: str) -> None:
+    """Put a title over the whole figure, on as many lines as it needs."""
+    figure.suptitle(heading(text, 84), fontsize=SMALL + 1)
+
+
 def line(style: Style) -> dict[str, Any]:
     """How matplotlib draws a line in a style of the palette."""
     return {"color": style.light, "linestyle": (0, style.dash) if style.dash else "-"}

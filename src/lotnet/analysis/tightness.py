@@ -16,7 +16,7 @@ from rich.console import Console
 from torch import Tensor
 
 from lotnet.analysis.files import AnalysisFiles
-from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png, put_title
 from lotnet.data import Split, to_unit
 from lotnet.frozen.base import FrozenModule, FrozenSequential
 from lotnet.frozen.model import FrozenModel
@@ -163,14 +163,15 @@ def draw(subjects: dict[str, Subject], found: dict[str, Tightness], common: str)
     looks = styles([(subjects[source].method, "") for source in lines])
     for (source, stages), style in zip(lines.items(), looks, strict=True):
         left = [1.0, *(stages[n].left for n in shown if n < len(stages))]
-        label = f"{heading(subjects[source].name, 40)}: {found[source].share:.3f}"
+        share = f"{found[source].share:.3f}"
+        label = f"{heading(subjects[source].name, 40)}: {share}" if len(lines) > 1 else share
         axes.plot(left, range(len(left)), marker=style.marker, markersize=5, label=label, **line(style))
     axes.set_yticks(range(len(shown) + 1), ["logits", *(labels[n] if same else str(n + 1) for n in shown)])
     axes.tick_params(axis="y", labelsize=SMALL)
     axes.invert_yaxis()
     axes.set(xlim=(0, 1.02), xlabel="gradient norm of the margin, divided by its bound")
     axes.set_ylabel("layer and shape of its output" if same else "stages back from the logits")
-    axes.set_title(common, fontsize=SMALL + 1)
+    put_title(picture, common or next(iter(subjects.values())).name)
     axes.legend(
         frameon=False,
         fontsize=SMALL,
