@@ -7,6 +7,7 @@ values must exist. A command that the test does not know is a failure.
 
 import importlib.util
 import re
+import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from lotnet.cli.arguments import Parser
 from lotnet.cli.main import VERBS, main
 from lotnet.cli.verbs import ablate, selftrain, train
+from lotnet.cli.verbs.analyze import ANALYSES
 from pages import PAGES, RECORDS, ROOT, Command, commands
 
 BUDGETS: dict[str, tuple[str, ...]] = {
@@ -188,3 +190,17 @@ def test_the_checks_find_commands_and_their_errors(tmp_path: Path, reading: None
     expected = ["no such verb", "no file", "did you mean --model.depth", "unknown", "no nothing", "no extra wings", ""]
     assert all(words in problem for words, problem in zip(expected, problems, strict=True)), problems
     assert problems[-1] == "" and [is_run(c) for c in found] == [False, False, True, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "words", [*([verb] for verb in VERBS), *(["analyze", name] for name in ANALYSES)], ids=" ".join
+)
+def test_examples_of_help_parse(words: list[str], reading: None, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    text = capsys.readouterr().out
+    examples = [shlex.split(line, comments=True) for line in re.findall(r"^  (lotnet .*)$", text, re.MULTILINE)]
+    assert len(examples) >= 2
+    for example in examples:
+        problem = check_lotnet(Command(tuple(example), 0, True), capsys)
+        assert problem == "", f"{shlex.join(example)}: {problem}"

@@ -110,6 +110,7 @@ ALLOWED: dict[str, set[str]] = {
         "models",
         "pack_run",
         "paper",
+        "parametrizations",
         "prediction",
         "pretrained",
         "progress",

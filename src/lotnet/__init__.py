@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lotnet.pretrained import save_pretrained
     from lotnet.training.run import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BCOP",

@@ -70,7 +70,8 @@ class CReg(Loss):
     gamma: float = 0.5
     """Weight of the certified radius."""
     on: str = "radius"
-    """radius: margin / (sqrt 2 L), as in the authors' code; margin: margin / sqrt 2, as in the paper's formula."""
+    """What is weighted: radius, margin / (sqrt 2 L), as in the authors' code; or margin, margin / sqrt 2, as in the
+    paper's formula."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,9 +92,9 @@ class OffsetCrossEntropy(Loss):
     """Offset cross-entropy, `T CE((z - xi onehot) / T)`: lowers the label's logit by xi, to demand a margin of xi."""
 
     offset: float = 0.6
-    """xi, before it is multiplied by L: sqrt 2 times the radius to reach, so 0.6 is a radius of 108/255."""
+    """xi, in pixels: sqrt 2 times the radius to reach, so 0.6 is a radius of 108/255."""
     temperature: float = 0.25
-    """T, before it is multiplied by L."""
+    """T, in pixels: small values concentrate on images with small margins."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor
@@ -148,7 +149,7 @@ class EMMA(Loss):
 
 @dataclass(frozen=True)
 class AnnealedEMMA(Loss):
-    """Logit annealing on the logits that EMMA raises, the loss of BRONet (block reflector orthogonal network).
+    """Logit annealing on top of EMMA, the loss of BRONet (block reflector orthogonal network).
 
     BRONet scales its logits freely, by a first layer whose norm is about 59 on CIFAR-10. The defaults of offset and
     temperature are the published 2 and 0.75 divided by that.
@@ -161,7 +162,7 @@ class AnnealedEMMA(Loss):
     temperature: float = 0.0127
     """T, as in OffsetCrossEntropy."""
     beta: float = 5.0
-    """As in LogitAnnealing."""
+    """How fast images lose weight as their probability grows."""
 
     def __call__(
         self, logits: Tensor, labels: Tensor, lipschitz: float, pairwise: Tensor, progress: float | Tensor

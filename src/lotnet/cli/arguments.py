@@ -3,13 +3,14 @@
 import dataclasses
 import inspect
 import re
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Action
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import docstring_parser
 from jsonargparse import ArgumentParser, Namespace
 
+from lotnet.cli.help_text import placeholder, render
 from lotnet.config.reader import field_types
 from lotnet.config.settings import PresetName
 from lotnet.errors import InputError
@@ -17,45 +18,79 @@ from lotnet.spelling import nearest
 
 COMMON: dict[str, dict[str, Any]] = {
     "seed": {"type": int, "default": 0, "help": "Seed of all random numbers."},
-    "limit": {"type": int | None, "default": None, "help": "Number of images used from each split; by default all."},
+    "limit": {
+        "type": int | None,
+        "default": None,
+        "help": "Use only N images of each split: random ones, but always the same.",
+    },
     "preset": {
         "type": PresetName | None,
         "default": None,
-        "help": "Size of network and length of training for images of a folder; auto is small on a CPU, else large.",
+        "help": "Size of network and length of training for a folder of images. auto: small on a CPU, large on a GPU.",
     },
     "init": {
         "type": str | None,
         "default": None,
-        "help": "Model to start from: a run, a packed model, or a shipped name. Its last layer is replaced.",
+        "metavar": "MODEL",
+        "help": "Start from this model: a run, a packed model, or a shipped name. Its last layer is replaced.",
     },
-    "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto takes a GPU if there is one."},
-    "json": {"action": "store_true", "help": "Print one JSON object on stdout, everything else on stderr."},
+    "device": {"type": str, "default": "auto", "help": "cpu, cuda, cuda:1, ...; auto uses a GPU if there is one."},
+    "json": {"action": "store_true", "help": "Print one JSON object on stdout, and everything else on stderr."},
 }
 """Options that mean the same under every verb."""
 
+COMMON_TITLE = "Common options"
+
 
 class Parser(ArgumentParser):
-    """jsonargparse with errors as `InputError`: one sentence that names the nearest valid spelling."""
+    """jsonargparse with help that starts with examples, and with errors as `InputError`.
 
-    def __init__(self, prog: str, description: str = "") -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, exit_on_error=False)
+    An error is one sentence that names the nearest valid spelling.
+    """
 
-    def add_common(self, *names: str) -> None:
+    def __init__(self, prog: str, description: str = "", examples: tuple[str, ...] = ()) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False, exit_on_error=False, add_help=False)
+        self.examples = examples
+        self.add_argument("-h", "--help", action="help", group=COMMON_TITLE, help="Show this help and exit.")
+
+    def add_argument(self, *names: str, group: str = "", **settings: Any) -> Action:
+        """Add an argument to the group of `--help` with that title."""
+        kind = settings.get("type")
+        if kind is not None and "choices" not in settings:
+            settings.setdefault("metavar", placeholder(kind, names[0]))
+        if not group:
+            return super().add_argument(*names, **settings)
+        found = next((known for known in self._action_groups if known.title == group), None)
+        return (found or self.add_argument_group(group)).add_argument(*names, **settings)
+
+    def add_common(self, *names: str, group: str = COMMON_TITLE) -> None:
         for name in names:
-            self.add_argument(f"--{name}", **COMMON[name])
+            self.add_argument(f"--{name}", group=group, **COMMON[name])
 
     def add_fields(self, settings: type, title: str, group: str = "", values: Mapping[str, Any] | None = None) -> None:
         """Add one option for each field of a dataclass: --GROUP.FIELD, or --FIELD without a group.
 
         Defaults are `values` by dotted name, and the dataclass's own where `values` has none.
         """
-        options, docs = self.add_argument_group(title), _field_docs(settings)
+        docs, known = field_docs(settings), self.options()
         fields = {field.name: field for field in dataclasses.fields(settings)}
         for name, kind in field_types(settings, group).items():
             field = fields[name.rpartition(".")[2]]
             made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
             default = (values or {}).get(name, made)
-            options.add_argument(f"--{name}", type=kind, default=default, help=docs.get(field.name, ""))
+            if f"--{name}" not in known:
+                self.add_argument(f"--{name}", group=title, type=kind, default=default, help=docs.get(field.name, ""))
+
+    def format_help(self, formatter: Any = None) -> str:
+        """The text of --help. Options that all verbs share come last."""
+        groups = {
+            str(group.title): [action for action in group._group_actions if action.help != SUPPRESS]
+            for group in self._action_groups
+        }
+        arguments, options = groups.pop("positional arguments"), groups.pop("options")
+        common = groups.pop(COMMON_TITLE)
+        shown = {"Arguments": arguments, "Options": options, **groups, COMMON_TITLE: common[1:] + common[:1]}
+        return render(self.prog, self.description or "", self.examples, shown)
 
     def options(self) -> list[str]:
         """All options as they are written, for instance `--out`."""
@@ -92,11 +127,11 @@ def _wanted(expected: str) -> str:
     return " or ".join(words.get(name, name) for name in types) or expected
 
 
-def _field_docs(settings: type) -> dict[str, str]:
+def field_docs(settings: type) -> dict[str, str]:
     """The docstring under each field of a dataclass and its base classes."""
     docs: dict[str, str] = {}
     for base in reversed(inspect.getmro(settings)):
         if dataclasses.is_dataclass(base):
             parsed = docstring_parser.parse_from_object(base)
-            docs |= {param.arg_name: param.description or "" for param in parsed.params}
+            docs |= {param.arg_name: " ".join((param.description or "").split()) for param in parsed.params}
     return docs

@@ -9,29 +9,35 @@ from contextlib import contextmanager
 
 from lotnet.errors import InputError, printable
 
-VERBS: dict[str, tuple[str, str]] = {
-    "train": ("lotnet.cli.verbs.train", "train a model: digits by default, a recipe with --config"),
-    "selftrain": (
-        "lotnet.cli.verbs.selftrain",
-        "train a teacher, and a student on the teacher's labels of more images",
-    ),
-    "certify": ("lotnet.cli.verbs.certify", "prove, for each image, a radius in which the prediction cannot change"),
-    "attack": ("lotnet.cli.verbs.attack", "attack a model, and every certificate at exactly its radius"),
-    "predict": ("lotnet.cli.verbs.predict", "predict the label of an image file, and the radius in which it is proved"),
-    "export": (
-        "lotnet.cli.verbs.export",
-        "write one file for ONNX Runtime or plain PyTorch, with logits and radius as outputs",
-    ),
-    "pack": ("lotnet.cli.verbs.pack", "write a run as a small folder to give away, with kernels in half precision"),
-    "demo": ("lotnet.cli.verbs.demo", "serve a local page: drop an image, see its label, radius and attacks"),
-    "report": ("lotnet.cli.verbs.report", "write a page about certified runs, compared if there are several"),
-    "analyze": ("lotnet.cli.verbs.analyze", "analyze trained networks: newton, landscape, features, tightness"),
-    "ablate": ("lotnet.cli.verbs.ablate", "train and certify the variants of an ablation of the paper"),
-    "data": ("lotnet.cli.verbs.data", "list data sets, or prepare one from a folder or archive"),
-    "record": ("lotnet.cli.verbs.record", "store the results of a certified run beside the paper's row"),
-    "paper": ("lotnet.cli.verbs.paper", "list the paper's rows, and the command that trains each"),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Train": {
+        "train": ("lotnet.cli.verbs.train", "train a model: digits, a recipe, or a folder of your images"),
+        "selftrain": ("lotnet.cli.verbs.selftrain", "train a teacher, then a student on images that it labels"),
+        "data": ("lotnet.cli.verbs.data", "list data sets, or prepare one from a folder or archive"),
+    },
+    "Prove and test": {
+        "certify": ("lotnet.cli.verbs.certify", "prove a radius for each test image; print certified accuracy"),
+        "attack": ("lotnet.cli.verbs.attack", "attack a model, and every certificate at exactly its radius"),
+        "report": ("lotnet.cli.verbs.report", "write an offline page about one run, or comparing several"),
+    },
+    "Use a model": {
+        "predict": ("lotnet.cli.verbs.predict", "label image files, each with its proved radius"),
+        "demo": ("lotnet.cli.verbs.demo", "try images on a local page: label, radius, attacks"),
+        "export": ("lotnet.cli.verbs.export", "write one file for ONNX Runtime or plain PyTorch"),
+        "pack": ("lotnet.cli.verbs.pack", "write a run as a small folder to give away"),
+    },
+    "Study": {
+        "analyze": ("lotnet.cli.verbs.analyze", "plot Newton steps, loss landscape, features or tightness"),
+        "ablate": ("lotnet.cli.verbs.ablate", "train and certify the variants of an ablation"),
+        "paper": ("lotnet.cli.verbs.paper", "list the paper's rows, and the command that trains each"),
+        "record": ("lotnet.cli.verbs.record", "store the results of a run beside the paper's row"),
+    },
 }
-"""Verb: (module with `main(arguments) -> exit code`, one line for --help). The module is imported when it is used."""
+"""Verbs by what people do: (module with `main(arguments) -> exit code`, one line for --help).
+
+A verb's module is imported when it is used.
+"""
+VERBS = {verb: entry for verbs in GROUPS.values() for verb, entry in verbs.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,10 +90,16 @@ def _log_on_stderr() -> Iterator[None]:
 
 
 def _help() -> str:
-    verbs = "\n".join(f"  {verb:<10} {about}" for verb, (_, about) in VERBS.items())
-    return (
-        "usage: lotnet VERB ...\n\n"
-        "Image classifiers whose predictions come with a proof.\n\n"
-        f"{verbs}\n\n"
-        "`lotnet VERB --help` lists the options of each. `lotnet train` alone trains on the embedded digits."
+    groups = (
+        "\n".join([f"{title}:", *(f"  {verb:<10} {about}" for verb, (_, about) in verbs.items())])
+        for title, verbs in GROUPS.items()
+    )
+    return "\n\n".join(
+        [
+            "Image classifiers whose predictions come with a proof.",
+            "Examples:\n  lotnet train --trainer.epochs 10 --out runs/digits\n  lotnet certify runs/digits",
+            "Usage: lotnet VERB [OPTION ...]",
+            *groups,
+            "`lotnet VERB --help` shows examples and options. `lotnet --version` prints the version.",
+        ]
     )

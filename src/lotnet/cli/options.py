@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
+from lotnet.cli.arguments import Parser
 from lotnet.config.reader import read_number
 from lotnet.errors import InputError
 from lotnet.files import is_writable, make_folder
@@ -46,6 +47,10 @@ def output_folder(out: str | None, folder: Path) -> Path:
 def say(console: Console, line: str) -> None:
     """Print a line as it is, without wrapping, colours or markup."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def add_split(parser: Parser, default: str = "test") -> None:
+    parser.add_argument("--split", type=str, default=default, metavar="{test,train}", help="Images to use.")
 
 
 def check_split(name: str) -> None:

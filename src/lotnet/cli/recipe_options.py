@@ -5,6 +5,8 @@ A command line has two kinds of words: the verb's own options, which the verb's 
 are added to the parser only for `--help`.
 """
 
+import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,14 +17,18 @@ from typing import Any, Literal
 from jsonargparse import Namespace
 
 from lotnet.cli.arguments import Parser
+from lotnet.cli.help_text import bulleted
 from lotnet.config import Settings, recipe_settings, recipes
 from lotnet.config.formats import current_settings
 from lotnet.config.settings import KINDS, group_types, type_of
 from lotnet.errors import InputError
+from lotnet.parametrizations import PARAMETRIZATIONS
 from lotnet.spelling import nearest
 from lotnet.training.resolve import resolved
 
 _HELP = ("-h", "--help")
+RUN = "The run"
+"""Title in --help of the options that say what is run, and where it is kept."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class CommandLine:
         settings = settings.with_kinds(given, prog)
         if self.asks_for_help:
             shown = {name: text for name, text in (base or {}).items() if name not in self.given}
+            # Its options are shown, as are those of the kinds.
+            shown |= {name: text for name, text in given.items() if name == "model.parametrization" and text}
             _add_settings(self.parser, settings.override(shown, prog))
             self.parser.print_help()
             raise SystemExit(0)
@@ -104,14 +112,24 @@ def parse(parser: Parser, arguments: list[str]) -> CommandLine:
     return CommandLine(parser, options, given, tuple(names), asks_for_help)
 
 
-def add_recipe_options(parser: Parser) -> None:
+def add_recipe_options(parser: Parser, out: str = "Run directory; by default runs/RECIPE-N.") -> None:
     """Add the options of every verb that starts from a recipe."""
+    by_data: dict[str, list[str]] = {}
+    for name in recipes():
+        data, _, setting = name.partition("/")
+        by_data.setdefault(data, []).append(setting)
     parser.add_argument(
         "--config",
         type=str | None,
         default=None,
-        help=f"A YAML file, for instance a run's config.yaml, or one of {', '.join(recipes())}.",
+        metavar="RECIPE",
+        help=bulleted(
+            "A recipe, or a YAML file such as the config.yaml of a run. Recipes are DATA/NAME:",
+            {f"{data}/": ", ".join(names) for data, names in by_data.items()},
+        ),
+        group=RUN,
     )
+    parser.add_argument("--out", type=str | None, default=None, metavar="DIR", help=out, group=RUN)
     parser.add_common("device", "json")
 
 
@@ -120,19 +138,36 @@ def _add_settings(parser: Parser, settings: Settings) -> None:
     values = settings.values
     if settings.extra is not None:
         parser.add_fields(settings.extra, "Self-training", values=values)
-    common = ("seed", "limit", "preset", "init")
-    parser.add_common(*common)
-    parser.set_defaults({name: values[name] for name in common if name in values})
+    parser.add_common("init", "preset", group=RUN)
+    parser.add_common("limit", "seed")
+    parser.set_defaults({name: values[name] for name in ("init", "preset", "limit", "seed") if name in values})
     for group, made in group_types(settings.kinds).items():
+        title = group.capitalize()
         if group in KINDS:
-            parser.add_argument(
-                f"--{group}.kind",
-                type=Literal[tuple(KINDS[group])],
-                default=settings.kinds[group],
-                help=f"The kind of {group}, which decides which settings --{group}.* exist.",
-            )
-        title = f"{group.capitalize()} ({settings.kinds[group]})" if group in KINDS else group.capitalize()
+            kind = settings.kinds[group]
+            title += f" ({kind})"
+            about = f"The {group}. `{parser.prog} --{group}.kind NAME --help` shows the options of another."
+            _add_choice(parser, f"{group}.kind", about, KINDS[group], kind, title)
+        if group == "model":
+            _add_parametrization(parser, values, title)
         parser.add_fields(made, title, group, values)
+
+
+def _add_parametrization(parser: Parser, values: Mapping[str, Any], title: str) -> None:
+    """The choice of a parametrization, and the settings of the chosen one."""
+    name = values.get("model.parametrization", "lot")
+    _add_choice(parser, "model.parametrization", "How kernels become orthogonal.", PARAMETRIZATIONS, name, title)
+    if name in PARAMETRIZATIONS:
+        given = {f"model.options.{key}": value for key, value in values.get("model.options", {}).items()}
+        parser.add_fields(PARAMETRIZATIONS[name], title, "model.options", given)
+
+
+def _add_choice(parser: Parser, name: str, about: str, table: Mapping[str, type], chosen: str, title: str) -> None:
+    """An option whose value is a name in a table of classes, each with the first sentence of its docstring."""
+    abouts = {key: re.split(r"(?<=\.)\s", inspect.getdoc(entry) or "")[0] for key, entry in table.items()}
+    parser.add_argument(
+        f"--{name}", type=Literal[tuple(table)], default=chosen, help=bulleted(about, abouts), group=title
+    )
 
 
 @contextmanager

@@ -12,24 +12,24 @@ class DataConfig:
     """The data set."""
 
     name: str = "digits"
-    """digits, cifar10, cifar100, tiny-imagenet, or folder:PATH."""
+    """Data set: digits, cifar10, cifar100, tiny-imagenet, or folder:PATH for your own images."""
     root: str | None = None
     """Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet."""
     side: int | None = None
-    """Side in pixels to which the images of a folder are resized; by default they keep their own size if it is one."""
+    """Resize the images of a folder to this side, in pixels; by default they keep their size if all have the same."""
     width: int | None = None
-    """Width of images that are not square; `side` is then their height."""
+    """Width of images that are not square; data.side is then their height."""
     channels: Channels | None = None
-    """grey or rgb, for the images of a folder; by default as in the files."""
+    """Channels of the images of a folder; by default as in the files."""
     augment: AugmentationKind = "standard"
-    """none; standard: mirroring and cropping as is usual for the data set; strong: also other shapes and colors;
-    randaugment: also RandAugment, the fourteen operations of the records' recipes, on every second image."""
+    """standard: mirroring and shifts, as is usual for the data set; strong: also changes of shape and color;
+    randaugment: also RandAugment with fourteen operations, on every second image."""
     flip: bool | None = None
-    """Mirror a random half of the training images; by default as `augment` says. Wrong where left and right matter."""
+    """Mirror a random half of the training images; by default as data.augment says. Wrong where sides matter."""
     crop: int | None = None
-    """Largest random shift of training images, in pixels; by default as `augment` says."""
+    """Largest random shift of training images, in pixels; by default as data.augment says."""
     validation: float = 0.05
-    """Share of the training images that choose the best epoch; 0 trains on all of them and keeps the last epoch."""
+    """Share of the training images that are held out to choose the best epoch; 0 keeps the last epoch."""
 
     def __post_init__(self) -> None:
         for name in ("side", "width"):
@@ -50,7 +50,7 @@ class OptimizerConfig:
     """Optimizer settings."""
 
     name: Literal["sgd", "nadam"] = "sgd"
-    """sgd (with momentum) or nadam."""
+    """Optimizer: sgd with momentum, or nadam."""
     lr: float = 0.1
     """Largest learning rate."""
     momentum: float = 0.9
@@ -60,7 +60,8 @@ class OptimizerConfig:
     weight_decay: float = 0.0
     """Weight decay of all parameters. LOT's operator does not depend on the scale of its kernel."""
     schedule: Literal["multistep", "onecycle", "constant"] = "multistep"
-    """multistep: times 0.1 after half and three quarters of the run; onecycle: linear warm-up, then cosine to zero."""
+    """Learning rate over the run. multistep: times 0.1 after half and after three quarters of it; onecycle: linear
+    warm-up, then cosine to zero."""
     warmup: float = 0.15
     """Fraction of the run that onecycle spends on the warm-up; 0 is cosine decay alone."""
     clip: float = 0.0
@@ -93,7 +94,7 @@ class TrainerConfig:
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; 0 writes one only at the end of each epoch."""
     threads: int | None = None
-    """CPU threads; by default one per core. Small networks train faster with 1. Results differ in the last bits."""
+    """CPU threads; by default one per core. Small networks train faster with 1. Results differ in the last digits."""
     devices: int = 1
     """Processes on this machine, each with its own device; torchrun sets its own number."""
     nodes: int = 1

@@ -60,18 +60,18 @@ class ModelConfig(ABC):
     parametrization: str = "lot"
     """How kernels become orthogonal: lot, soc, cayley, bcop, eco, spectral or rko."""
     options: dict[str, float] = field(default_factory=dict)
-    """Settings of the parametrization, for example {tolerance: 1e-4}."""
+    """Settings of the parametrization by name, for example {tolerance: 1e-4}."""
     activation: Activation = "maxmin"
-    """maxmin, or Householder of order 1 (hh1) or 2 (hh2)."""
+    """Activation: maxmin, or Householder of order 1 (hh1) or 2 (hh2)."""
     padding_mode: PaddingMode = "zeros"
-    """zeros or circular."""
+    """Padding of convolutions: zeros, or circular for periodic images."""
     start: Start = "identity"
-    """Initial kernel of layers that keep the number of channels (all others start at random): identity; random; or
-    quasi-residual, I sqrt(depth) / gamma + U with a random U: LOT gives the operator of I + gamma U / sqrt(depth)."""
+    """Initial kernel of layers that keep the number of channels: identity, random, or quasi-residual, which is the
+    polar factor of I + gamma U / sqrt(depth) with a random U. All other layers start at random."""
     gamma: float = 1.0
     """Distance of a quasi-residual start from the identity."""
     head: Head = "orthogonal"
-    """Last layer: orthogonal, or lln (rows of norm one; better with many classes)."""
+    """Last layer: orthogonal, or lln (rows of norm one), which is better with many classes."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():

@@ -11,7 +11,7 @@ from lotnet.models.base import ImageSpec, ModelConfig, halvings
 
 @dataclass(frozen=True)
 class LipConvnet(ModelConfig):
-    """LipConvnet: up to five stages of depth/5 layers (convolution + activation).
+    """LipConvnet, the paper's network: up to five stages of depth/5 convolutions with activations.
 
     The last layer of a stage halves the side and doubles the channels; in the last stage it has a 1 x 1 kernel. Layers
     that are neither first nor last in their stage are averaged with their input. At depths 5 and 10 there are no such

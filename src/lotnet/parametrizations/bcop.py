@@ -13,7 +13,9 @@ from lotnet.parametrizations.base import Geometry, KernelSize, Parametrization, 
 
 @dataclass(frozen=True)
 class BCOP(Parametrization):
-    """An orthogonal matrix, then k - 1 steps along the rows and k - 1 along the columns.
+    """Block convolution orthogonal parametrization (BCOP): a k x k kernel that is a product of small orthogonal steps.
+
+    An orthogonal matrix comes first, then k - 1 steps along the rows and k - 1 along the columns.
 
     A step is `P + (I - P) z` with a projector P and the shift z by one pixel: it moves half of the channels, in
     some basis, by one pixel. Each step is orthogonal, and so is their product, a k x k kernel. If a source is

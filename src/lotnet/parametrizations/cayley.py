@@ -17,7 +17,9 @@ _LARGEST = 512.0
 
 @dataclass(frozen=True)
 class Cayley(Parametrization):
-    """The Cayley transform of every transfer matrix `[U; V]`, U square: with `A = U - U* + V* V`,
+    """The Cayley transform at every frequency.
+
+    A transfer matrix `[U; V]`, U square, becomes, with `A = U - U* + V* V`,
 
         W = [I - A; -2 V] (I + A)^(-1),    W* W = I because A + A* = 2 V* V.
 

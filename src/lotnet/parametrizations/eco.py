@@ -13,7 +13,10 @@ from lotnet.parametrizations.base import Geometry, Parametrization, sides
 
 @dataclass(frozen=True)
 class ECO(Parametrization):
-    """The polar factors of a kernel's k x k transfer matrices, transformed back to a k x k kernel, dilated by side / k.
+    """Explicitly constructed orthogonal convolution (ECO): orthogonal at k x k frequencies, then dilated.
+
+    The polar factors of a kernel's k x k transfer matrices are transformed back to a k x k kernel, which is dilated by
+    side / k.
 
     On a periodic image of n pixels a side, n a multiple of k, frequency f of the dilated kernel is frequency
     f mod k of the kernel, so the operator is orthogonal at all frequencies. Zeros around the image would need

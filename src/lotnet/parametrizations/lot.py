@@ -22,16 +22,16 @@ from lotnet.parametrizations.base import Geometry, Parametrization
 
 @dataclass(frozen=True)
 class LOT(Parametrization):
-    """The polar factor of every transfer matrix. Scaling the kernel does not change the operator.
+    """Layer-wise orthogonal training (LOT): the polar factor at every frequency. The kernel's scale has no effect.
 
     >>> from lotnet import OrthogonalConv2d
     >>> layer = OrthogonalConv2d(4, 4, 3, parametrization=LOT(tolerance=1e-4))
     """
 
     tolerance: float = 1e-5
-    """Singular values reach 1 - tolerance in training ..."""
+    """Smallest singular value in training is at least 1 - tolerance, up to the condition number below."""
     condition: float = 1e3
-    """... at frequencies whose condition number is at most this."""
+    """Largest condition number of a frequency that reaches the tolerance."""
 
     def __post_init__(self) -> None:
         if not (1e-16 <= self.tolerance < 1 and 1 <= self.condition <= 1e15):

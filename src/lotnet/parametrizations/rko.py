@@ -12,7 +12,9 @@ from lotnet.parametrizations.base import Geometry, Parametrization, sides
 
 @dataclass(frozen=True)
 class RKO(Parametrization):
-    """The older way, as in Parseval networks: orthonormalise the kernel as a matrix of out x (in kh kw) numbers.
+    """Reshaped kernel orthogonalization (RKO): the kernel as one orthonormal matrix, divided by the root of its taps.
+
+    This is the older way, as in Parseval networks: orthonormalise the kernel as a matrix of out x (in kh kw) numbers.
 
     The matrix acts on patches. Each pixel is in at most kh kw of them, so all patches together have at most
     `sqrt(kh kw)` times the norm of the image. Divided by that root, the convolution is 1-Lipschitz. It is orthogonal

@@ -20,7 +20,9 @@ _SQUARINGS = 4  # the norm bound exceeds the norm by at most rank^(1/64)
 
 @dataclass(frozen=True)
 class SOC(Parametrization):
-    """The truncated series `I + A + ... + A^T / T!` of the skew convolution `A = V - V^T`, scaled.
+    """Skew orthogonal convolution (SOC): the exponential of a skew-symmetric convolution, as a truncated series.
+
+    The series is `I + A + ... + A^T / T!` of the skew convolution `A = V - V^T`, scaled.
 
     `V^T` swaps the channels and flips the taps. Zero padding keeps `A` skew: on an image it is `P^T A P`,
     where `P` embeds the image into the plane. So the full series is orthogonal with either padding. The

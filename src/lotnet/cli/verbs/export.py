@@ -18,18 +18,29 @@ _TEST_IMAGES = 50
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet export", "Write one file that needs no lotnet: images in, logits and a radius out.")
+    parser = Parser(
+        "lotnet export",
+        "Write one file for ONNX Runtime or plain PyTorch that needs no lotnet: images in, logits and a radius out.",
+        (
+            "lotnet export runs/digits",
+            "lotnet export lipconvnet5-cifar10 --to torch --precision float64 --out model.pt2",
+        ),
+    )
     parser.add_argument("model", type=str, help=MODEL)
-    parser.add_argument("--to", type=Literal["onnx", "torch"], default="onnx", help="ONNX, or a torch.export archive.")
-    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
+    parser.add_argument("--to", type=Literal["onnx", "torch"], default="onnx", help="Format: ONNX, or torch.export.")
+    parser.add_argument("--out", type=str | None, default=None, metavar="FILE", help=f"The file; {OUT}")
     parser.add_argument(
-        "--precision", type=Literal["float32", "float64"], default="float32", help="float64 carries claim A."
+        "--precision",
+        type=Literal["float32", "float64"],
+        default="float32",
+        help="Arithmetic of the file. Only float64 carries a proof (claim A).",
     )
     parser.add_argument(
         "--images",
         type=str | None,
         nargs="+",
         default=None,
+        metavar="IMAGE",
         help="Image files or folders to check the file on; by default 50 test images of the data set.",
     )
     parser.add_common("json")

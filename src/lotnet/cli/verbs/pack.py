@@ -21,9 +21,12 @@ def main(arguments: list[str]) -> int:
         "lotnet pack",
         "Write a run's best network as a small folder to give away: free kernels in half precision, and the certified "
         "accuracy of exactly this network on the test images.",
+        ("lotnet pack runs/digits", "lotnet pack runs/photos-1 --out photos-model"),
     )
     parser.add_argument("run", type=str, help="A run with a checkpoint.")
-    parser.add_argument("--out", type=str | None, default=None, help="The folder; by default RUN/packed.")
+    parser.add_argument(
+        "--out", type=str | None, default=None, metavar="DIR", help="The folder; by default RUN/packed."
+    )
     parser.add_argument("--batch_size", type=int, default=250, help="Images per batch.")
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)

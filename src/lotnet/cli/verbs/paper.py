@@ -17,10 +17,20 @@ _NUMBERS = paper.ACCURACIES | {"eval_seconds": "eval s", "pgd_linf": "PGD"}
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet paper", "List the paper's rows, and the command that trains each.")
-    parser.add_argument("table", nargs="?", default=None, help=f"One of {', '.join(paper.tables())}.")
+    parser = Parser(
+        "lotnet paper",
+        "List the rows of the paper's tables, and the command that trains each.",
+        ("lotnet paper", "lotnet paper abl-padding"),
+    )
     parser.add_argument(
-        "--results", type=str, default="results", help="Folder of measured results, shown beside the paper's."
+        "table", nargs="?", default=None, help=f"The table; none lists all. One of {', '.join(paper.tables())}."
+    )
+    parser.add_argument(
+        "--results",
+        type=str,
+        default="results",
+        metavar="DIR",
+        help="Folder of measured results, shown beside the paper's.",
     )
     parser.add_common("json")
     options = parser.read(arguments)

@@ -64,20 +64,32 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        "lotnet predict", "Predict the label of each image, and the radius in which it is proved not to change."
+        "lotnet predict",
+        "Predict the label of each image, and the l2 radius within which it is proved not to change.",
+        (
+            "lotnet predict lipconvnet5-cifar10 photo.png",
+            "lotnet predict runs/photos-1 inbox --csv answers.csv --abstain-below 36/255",
+        ),
     )
     parser.add_argument("model", type=str, help=MODEL)
     parser.add_argument(
-        "images", type=str, nargs="+", help="Image files or folders, or - to read a list of them from stdin."
+        "images",
+        type=str,
+        nargs="+",
+        metavar="IMAGE",
+        help="Image files or folders, or - to read a list of them from stdin.",
     )
     parser.add_argument(
         "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
     )
-    parser.add_argument("--csv", type=str | None, default=None, help="Write one line for each picture to this file.")
+    parser.add_argument(
+        "--csv", type=str | None, default=None, metavar="FILE", help="Write one line for each picture to this file."
+    )
     parser.add_argument(
         "--abstain-below",
         type=str | None,
         default=None,
+        metavar="R",
         help=f"Answer {UNCERTAIN!r} where the proved radius is smaller than this, such as 36/255.",
     )
     parser.add_common("device", "json")

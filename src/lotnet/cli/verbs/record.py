@@ -11,12 +11,18 @@ from lotnet.selftraining.record import collect_student, is_selftraining
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet record", "Store the results of a certified run, and compare them with the paper's row.")
+    parser = Parser(
+        "lotnet record",
+        "Store the results of a certified run, beside the row of the paper that it repeats.",
+        ("lotnet record runs/cifar10-creg-hh-1", "lotnet record runs/digits --name digits --to my-results"),
+    )
     parser.add_argument("run", type=str, help="A run or a self-training folder, certified on all test images.")
     parser.add_argument(
         "--name", type=str | None, default=None, help="Name of the result; by default the name of the run."
     )
-    parser.add_argument("--to", type=str, default="results", help="Folder of results; its README.md is written again.")
+    parser.add_argument(
+        "--to", type=str, default="results", metavar="DIR", help="Folder of results; its README.md is written again."
+    )
     options = parser.read(arguments)
     run, folder = Path(options.run), Path(options.to)
     selftrained = is_selftraining(run)

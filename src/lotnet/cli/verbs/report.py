@@ -16,10 +16,14 @@ from lotnet.terminal import Console
 
 
 def main(arguments: list[str]) -> int:
-    parser = Parser("lotnet report", "Write a page about certified runs that opens offline, in any browser.")
-    parser.add_argument("runs", type=str, nargs="+", help="Certified runs; several are compared.")
-    parser.add_argument("--out", type=str | None, default=None, help=f"The file; {OUT}")
-    parser.add_argument("--radius", type=str, default="36/255", help="Radius at which the slider starts.")
+    parser = Parser(
+        "lotnet report",
+        "Write a page about certified runs that opens offline, in any browser.",
+        ("lotnet report runs/digits", "lotnet report runs/lot runs/soc --radius 72/255 --out comparison.html"),
+    )
+    parser.add_argument("runs", type=str, nargs="+", metavar="RUN", help="Certified runs; several are compared.")
+    parser.add_argument("--out", type=str | None, default=None, metavar="FILE", help=f"The file; {OUT}")
+    parser.add_argument("--radius", type=str, default="36/255", metavar="R", help="Radius at which the slider starts.")
     parser.add_common("json")
     options = parser.read(arguments)
     radius = parse_radius(options.radius)

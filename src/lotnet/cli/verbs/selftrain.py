@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lotnet.cli.arguments import Parser
-from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.cli.recipe_options import RUN, add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
 from lotnet.runs.data import with_shape
 from lotnet.runs.directory import fresh_path
@@ -57,16 +57,27 @@ def _parser() -> Parser:
     parser = Parser(
         "lotnet selftrain",
         "Train a teacher on labeled images, label other images with it, train a student on both, and certify the two.",
+        (
+            "lotnet selftrain --seeds 3",
+            "lotnet selftrain --config cifar10/selftrain --unlabeled photos",
+        ),
     )
     add_recipe_options(parser)
-    parser.add_argument("--out", type=str | None, default=None, help="Run directory; by default runs/RECIPE-N.")
-    parser.add_argument("--resume", type=str | None, default=None, help="Continue this directory.")
+    parser.add_argument(
+        "--resume",
+        type=str | None,
+        default=None,
+        metavar="RUN",
+        help="Continue this directory with its own settings.",
+        group=RUN,
+    )
     parser.add_argument(
         "--seeds",
         type=int,
         nargs="+",
         default=[1],
         help="Number of seeds, counted from --seed, or a list of two or more seeds.",
+        group=RUN,
     )
     return parser
 

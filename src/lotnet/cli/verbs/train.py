@@ -8,7 +8,7 @@ import torch
 from rich.table import Table
 
 from lotnet.cli.arguments import Parser
-from lotnet.cli.recipe_options import add_recipe_options, parse
+from lotnet.cli.recipe_options import RUN, add_recipe_options, parse
 from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
 from lotnet.runs.checkpoint import Best
@@ -62,12 +62,29 @@ def read_arguments(arguments: list[str]) -> tuple[Any, RunConfig, str]:
 
 
 def _parser() -> Parser:
-    parser = Parser("lotnet train", "Train a model: the embedded digits by default, a recipe with --config.")
+    parser = Parser(
+        "lotnet train",
+        "Train a classifier: on the embedded digits, on a data set with a recipe, or on a folder of your images.",
+        (
+            "lotnet train --trainer.epochs 10 --out runs/digits",
+            "lotnet train --config cifar10/creg-hh --model.depth 20",
+            "lotnet train --data.name folder:photos --preset medium",
+            "lotnet train --config cifar10/emma --help   # its settings and their values",
+        ),
+    )
     add_recipe_options(parser)
-    parser.add_argument("--out", type=str | None, default=None, help="Run directory; by default runs/RECIPE-N.")
-    parser.add_argument("--resume", type=str | None, default=None, help="Continue this run directory.")
-    parser.add_argument("--overwrite", action="store_true", help="Replace the run that is in --out.")
-    parser.add_argument("--print-model", action="store_true", help="Show layers, shapes and parameters, then stop.")
+    parser.add_argument(
+        "--resume",
+        type=str | None,
+        default=None,
+        metavar="RUN",
+        help="Continue this run with its own settings.",
+        group=RUN,
+    )
+    parser.add_argument("--overwrite", action="store_true", help="Replace the run that is in --out.", group=RUN)
+    parser.add_argument(
+        "--print-model", action="store_true", help="Show layers, shapes and parameters, then stop.", group=RUN
+    )
     return parser
 
 
