@@ -179,7 +179,7 @@ class _Conversion:
             padding_mode=module.padding_mode,
             parametrization=self.parametrization,
         )
-        inner = layer.row if isinstance(layer, OrthogonalConv1d) else layer.transposed if transposed else layer
+        inner = layer.column if isinstance(layer, OrthogonalConv1d) else layer.transposed if transposed else layer
         kept = inner.weight.numel() == kernel.numel()
         if kept:
             inner.weight.copy_(kernel.view_as(inner.weight))

@@ -21,8 +21,8 @@ from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
 from lotnet.frozen.moves import (
     FrozenChannelShift,
     FrozenChannelShuffle,
-    FrozenFromRow,
-    FrozenToRow,
+    FrozenFromColumn,
+    FrozenToColumn,
     FrozenUpsampling,
     FrozenZeroPad,
 )
@@ -463,6 +463,6 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenChannelShuffle: _channel_shuffle,
     FrozenZeroPad: _zero_pad,
     FrozenUpsampling: _upsampling,
-    FrozenToRow: _as_it_is,
-    FrozenFromRow: _as_it_is,
+    FrozenToColumn: _as_it_is,
+    FrozenFromColumn: _as_it_is,
 }

@@ -35,7 +35,7 @@ from lotnet import (
 from lotnet.frozen import FROZEN, FrozenModule
 from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
-from lotnet.frozen.moves import FrozenChannelShuffle, FrozenFromRow, FrozenToRow, FrozenZeroPad
+from lotnet.frozen.moves import FrozenChannelShuffle, FrozenFromColumn, FrozenToColumn, FrozenZeroPad
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
@@ -158,8 +158,8 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         transposed_and_dilated("circular", (2, 4, 4)),
     ],
     "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3)), frozen(InvertibleUpsampling((1, 3)), (6, 2, 3))],
-    "to_row": [lambda dtype: (FrozenToRow(dtype, {}, {}), (3, 4))],
-    "from_row": [lambda dtype: (FrozenFromRow(dtype, {}, {}), (3, 1, 4))],
+    "to_column": [lambda dtype: (FrozenToColumn(dtype, {}, {}), (3, 4))],
+    "from_column": [lambda dtype: (FrozenFromColumn(dtype, {}, {}), (3, 4, 1))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -244,9 +244,9 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 # Kinds that accept any number of channels, or any side.
 POOLS = {"max_pool", "average_pool", "norm_pool"}
 ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
-ANY_CHANNELS |= {"to_row", "from_row", "zero_pad"}
+ANY_CHANNELS |= {"to_column", "from_column", "zero_pad"}
 ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
-ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row", "channel_shuffle", "zero_pad"}
+ANY_SIDE |= {"channel_shift", "upsampling", "to_column", "from_column", "channel_shuffle", "zero_pad"}
 
 
 @kinds
@@ -257,9 +257,9 @@ def test_only_the_declared_input_shape_is_accepted(kind: str) -> None:
         assert module.fits(shape)
         assert module.fits((shape[0] + 5, *shape[1:])) == (kind in ANY_CHANNELS)
         for place in range(1, len(shape)):
-            more_rows = kind == "from_row" and place == 1
+            more_columns = kind == "from_column" and place == 2
             larger = tuple(n + (d == place) for d, n in enumerate(shape))
-            assert module.fits(larger) == (kind in ANY_SIDE and not more_rows)
+            assert module.fits(larger) == (kind in ANY_SIDE and not more_columns)
 
 
 def test_one_mean_or_shift_is_not_broadcast_over_channels() -> None:

@@ -24,8 +24,8 @@ from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGroup
 from lotnet.frozen.moves import (
     FrozenChannelShift,
     FrozenChannelShuffle,
-    FrozenFromRow,
-    FrozenToRow,
+    FrozenFromColumn,
+    FrozenToColumn,
     FrozenUpsampling,
     FrozenZeroPad,
 )
@@ -75,8 +75,8 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "channel_shuffle": FrozenChannelShuffle,
     "zero_pad": FrozenZeroPad,
     "upsampling": FrozenUpsampling,
-    "to_row": FrozenToRow,
-    "from_row": FrozenFromRow,
+    "to_column": FrozenToColumn,
+    "from_column": FrozenFromColumn,
     "grouped": FrozenGrouped,
     "dilated": FrozenDilated,
 }

@@ -1,6 +1,6 @@
 """Frozen modules that only move entries.
 
-Channels become windows, sequences become rows, channels are shifted or shuffled, and zeros are put around images.
+Channels become windows, sequences become columns, channels are shifted or shuffled, and zeros are put around images.
 """
 
 from collections.abc import Mapping
@@ -63,30 +63,28 @@ class FrozenUpsampling(Exact):
         return (c // (r * s), h * r, w * s)
 
 
-class FrozenToRow(Exact):
-    """Turn a sequence into an image of one row."""
+class FrozenToColumn(Exact):
+    """Turn a sequence into an image of one column."""
 
     INPUT = "c n"
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, :, None]
+        return x[..., None]
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, n = shape
-        return (c, 1, n)
+        return (*shape, 1)
 
 
-class FrozenFromRow(Exact):
-    """Turn an image of one row into a sequence."""
+class FrozenFromColumn(Exact):
+    """Turn an image of one column into a sequence."""
 
-    INPUT = "c 1 n"
+    INPUT = "c n 1"
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, :, 0]
+        return x[..., 0]
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, _, n = shape
-        return (c, n)
+        return shape[:-1]
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ _PRODUCTS = "it multiplies parts of its input, which has no Lipschitz constant, 
 REPLACEMENTS: dict[type[nn.Module], str] = {
     nn.Conv1d: "use OrthogonalConv1d",
     nn.Conv2d: "use OrthogonalConv2d",
-    nn.ConvTranspose1d: "use OrthogonalConvTranspose2d on images of one row",
+    nn.ConvTranspose1d: "use OrthogonalConvTranspose2d on images of one column",
     nn.ConvTranspose2d: "use OrthogonalConvTranspose2d",
     nn.Linear: "use OrthogonalLinear, or NormalizedLinear as the last layer",
     nn.ReLU: _IN_PLACE,

@@ -55,19 +55,20 @@ class Phases:
             x = x.roll((down, right), dims=(2, 3)) if down or right else x
         elif border := _border(right, w * dw - width - right, down, h * dh - height - down):
             x = F.pad(x, border)
-        parts = x.unflatten(3, (w, dw)).unflatten(2, (h, dh))  # b c h d w d
         if _pixels_first(x):
-            return parts.permute(2, 4, 1, 3, 5, 0).reshape(h, w, c, dh * dw * b).permute(3, 2, 0, 1)
-        return parts.permute(3, 5, 0, 1, 2, 4).reshape(dh * dw * b, c, h, w)
+            parts = x.permute(2, 3, 1, 0).view(h, dh, w, dw, c, b).permute(0, 2, 4, 1, 3, 5)
+            return parts.reshape(h, w, c, dh * dw * b).permute(3, 2, 0, 1)
+        return x.reshape(b, c, h, dh, w, dw).permute(3, 5, 0, 1, 2, 4).reshape(dh * dw * b, c, h, w)
 
     def join(self, y: Tensor, height: int, width: int) -> Tensor:  # d d b, c, h, w -> b c height width
         (dh, dw), (down, right) = self.dilation, self.shift if self.transposed else (0, 0)
         phases, c, h, w = y.shape
-        parts = y.unflatten(0, (dh, dw, phases // self.count))  # d d b c h w
+        b = phases // self.count
         if _pixels_first(y):
-            y = parts.permute(4, 0, 5, 1, 3, 2).reshape(h * dh, w * dw, c, -1).permute(3, 2, 0, 1)
+            parts = y.permute(2, 3, 1, 0).unflatten(3, (dh, dw, b)).permute(0, 3, 1, 4, 2, 5)
+            y = parts.reshape(h * dh, w * dw, c, b).permute(3, 2, 0, 1)
         else:
-            y = parts.permute(2, 3, 4, 0, 5, 1).reshape(-1, c, h * dh, w * dw)
+            y = y.reshape(dh, dw, b, c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(b, c, h * dh, w * dw)
         if self.circular:
             return y.roll((-down, -right), dims=(2, 3)) if down or right else y
         return y[..., down : down + height, right : right + width]
@@ -79,7 +80,10 @@ def _border(*pixels: int) -> tuple[int, ...] | None:
 
 
 def _pixels_first(x: Tensor) -> bool:
-    """Whether the batch is last in memory, as in the results of `linalg.fourier`: then copies keep it last."""
+    """Whether the batch is last in memory, as in the results of `linalg.fourier`: then copies keep it last.
+
+    The gradient of a view is copied in the order of that view, so those below have the batch last, too.
+    """
     return x.stride(0) == 1 and x.shape[0] > 1
 
 
@@ -91,7 +95,8 @@ class Dilated(Operator):
     phases: Phases
 
     def apply(self, x: Tensor) -> Tensor:
-        return self.phases.join(self.inner.apply(self.phases.split(x)), x.shape[-2], x.shape[-1])
+        parts = self.phases.split(self.inner.arranged(x))
+        return self.phases.join(self.inner.apply(parts), x.shape[-2], x.shape[-1])
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.inner.tensors()
