@@ -46,6 +46,7 @@ from lotnet.records import Between, convert, parse_json
 FORMAT = 3
 _FORMATS = (2, FORMAT)
 """Format 2 has no digest of config.json, so a changed class name was not noticed."""
+_HASHED_AT_ONCE = 2**15  # numbers, which fit in a processor's cache as float64
 _DEEPEST = 32  # levels of modules within modules; a residual network has three
 
 FROZEN: dict[str, type[FrozenModule]] = {
@@ -136,7 +137,8 @@ class FrozenModel(FrozenSequential):
         digest = hashlib.sha256(json.dumps([_describe(stage) for stage in self]).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(f"{name}{list(tensor.shape)}".encode())
-            digest.update(tensor.double().cpu().contiguous().numpy().tobytes())
+            for part in tensor.cpu().contiguous().view(-1).split(_HASHED_AT_ONCE):
+                digest.update(part.double().numpy())
         return digest.hexdigest()
 
     def is_intact(self) -> bool:
