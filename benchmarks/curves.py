@@ -1,19 +1,19 @@
 """Certified accuracy at every radius: python benchmarks/curves.py NAME... draws results in results/curves.png.
 
-Lines are our certified accuracy (claim B: proved for the float64 program). Circles are the paper's certified accuracy
-of the same network, which is published at four radii only.
+Lines are our certified accuracy (claim B: proved for the float64 program). Rings are the paper's certified accuracy of
+the same network, which is published at four radii only.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-from lotnet.certification.plain import in_255ths
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png
+from lotnet.certification.plain import RADII, in_255ths
+from lotnet.config import RunConfig
+from lotnet.palette import Style, styles
 from lotnet.paper import results
+from lotnet.paper.titles import data_title, loss_key
 from lotnet.report.tables import PAPER
 
 END = 1.0
@@ -21,30 +21,51 @@ END = 1.0
 
 
 def main(names: list[str], folder: Path = Path("results")) -> None:
+    found = named(names, folder)
+    picture = figure(WIDTH, 4.6)
+    axes = picture.subplots()
+    for result, style in looks(found):
+        shares = [100 * share for share in result.summary.curve["certified"]]
+        label = heading(results.title(result), 52)
+        axes.plot(result.summary.curve["radius"], shares, linewidth=1.8, label=label, **line(style))
+        row = results.paper_row(result)
+        if row is not None:
+            at = {radius: getattr(row, column) for radius, column in {0.0: "clean", **PAPER}.items()}
+            ring = {"color": style.light, "markerfacecolor": "white", "markersize": 7, "clip_on": False}
+            loss = "CReg loss" if row.creg_hh else "cross-entropy"
+            axes.plot(at.keys(), at.values(), "o", label=f"the paper: {row.model}, {row.conv}, {loss}", **ring)
+    data = {RunConfig.from_dict(result.config, result.name).data.name for result in found}
+    radius_axes(axes, " and ".join(map(data_title, sorted(data))))
+    axes.set(xlim=(0, END), ylim=(0, 80))
+    (folder / "curves.png").write_bytes(png(picture))
+
+
+def named(names: list[str], folder: Path) -> list[results.Result]:
+    """The results of these names. Exits with a sentence if there is none, or one is not there."""
     known = {result.name: result for result in results.load_all(folder)}
     missing = [name for name in names if name not in known]
     if missing or not names:
         wrong = ", ".join(missing) or "nothing"
         print(f"{wrong} cannot be drawn: name some of {', '.join(known)}", file=sys.stderr)
         sys.exit(2)
-    figure, axes = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
-    for name in names:
-        curve = known[name].summary.curve
-        (line,) = axes.plot(
-            curve["radius"], [100 * share for share in curve["certified"]], label=results.title(known[name])
-        )
-        row = results.paper_row(known[name])
-        if row is not None:
-            at = {radius: getattr(row, column) for radius, column in {0.0: "clean", **PAPER}.items()}
-            axes.plot(at.keys(), at.values(), "o", color=line.get_color(), markerfacecolor="white", clip_on=False)
-    axes.set(xlabel="l2 radius, pixels in [0, 1]", ylabel="certified test images, %", xlim=(0, END), ylim=(0, 80))
+    return [known[name] for name in names]
+
+
+def looks(found: list[results.Result]) -> list[tuple[results.Result, Style]]:
+    """Each result with the style of its line."""
+    configs = [RunConfig.from_dict(result.config, result.name) for result in found]
+    chosen = styles([(config.model.parametrization, loss_key(config.loss)) for config in configs])
+    return list(zip(found, chosen, strict=True))
+
+
+def radius_axes(axes: Any, data: str) -> None:
+    """Label the axes of a curve of certified accuracy: radii as numbers below, and in 255ths above."""
+    axes.set(xlabel="l2 radius (pixels in [0, 1])", ylabel=f"certified test images of {data} (%)")
+    plain_axes(axes)
     above = axes.secondary_xaxis("top")
     above.spines["top"].set_visible(False)
-    above.set_xticks(list(PAPER), [in_255ths(radius) for radius in PAPER])
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
-    figure.savefig(folder / "curves.png", dpi=120)
+    above.set_xticks(list(RADII), [in_255ths(radius) for radius in RADII])
+    axes.legend(frameon=False, fontsize=SMALL)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ One training step (forward and backward, a batch of 64, 3 x 3 kernels, as many c
 parametrization, of LOT as the paper prints it (`literal_lot.py`), of a plain `nn.Conv2d`, and of orthogonium's AOC and
 deel-torchlip's SpectralConv2d where they are installed; then one evaluation of frozen LOT against a plain convolution.
 
-    python benchmarks/layers.py [--rounds 5] [--sizes 32x32 128x16 256x8] [--out results/layers.md]
-    python benchmarks/layers.py --variants 64x16 [--device cuda] [--rounds 9] [--out results/layer_variants.md]
+    python benchmarks/layers.py --variants 32x32 128x16 --out results/layers.md
+    python benchmarks/layers.py --sizes --variants 64x16 --device cuda
 
-The second form measures grouped, dilated, transposed and 1-D layers instead: see `layer_variants.py`.
+`--variants` measures grouped, dilated, transposed and 1-D layers, too: see `layer_variants.py`. Without sizes, as in
+the second line, only those.
 
 Times are medians over rounds. Every layer runs once in each round, so that a busy moment of the machine affects all
 layers alike; one process measures them. Memory is measured in a separate process for each layer: the peak of two steps
@@ -32,7 +33,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from layer_variants import Workload
+from layer_variants import VARIANTS, Measured, Workload, measure
 from layer_variants import table as variants_table
 from literal_lot import LiteralLOT
 from lotnet import OrthogonalConv2d, freeze
@@ -40,6 +41,9 @@ from lotnet.parametrizations import PARAMETRIZATIONS
 
 BATCH = 64
 SIZES = ("32x32", "128x16", "256x8")  # channels x side
+
+Results = tuple[dict[str, dict[str, float]], dict[str, float]]
+"""Seconds of each layer in training and in evaluation, and mebibytes of each."""
 
 
 def _random(layer: nn.Module) -> nn.Module:
@@ -168,6 +172,36 @@ def table(size: str, times: dict[str, dict[str, float]], memory: dict[str, float
     return "\n".join(lines)
 
 
+def summary(plain: dict[str, Results], variants: dict[str, Measured]) -> str:
+    """The ratios that matter most, one row each, with a column for each size."""
+    rows: dict[str, dict[str, str]] = {}
+
+    def add(row: str, size: str, ratio: float | None) -> None:
+        rows.setdefault(row, {})[size] = "-" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+    for size, (times, memory) in plain.items():
+        training, evaluation = times["training"], times["evaluation"]
+        aoc = training.get("orthogonium AOC")
+        add("training step: the paper's algorithm / LOT", size, training["literal_lot"] / training["lot"])
+        add("its memory: the paper's algorithm / LOT", size, memory["literal_lot"] / memory["lot"])
+        add("training step: LOT / nn.Conv2d", size, training["lot"] / training["nn.Conv2d"])
+        add("training step: LOT / orthogonium's AOC", size, aoc and training["lot"] / aoc)
+        add(
+            "evaluation: frozen LOT in a chain / nn.Conv2d",
+            size,
+            evaluation["frozen LOT in a chain"] / evaluation["nn.Conv2d"],
+        )
+    for size, found in variants.items():
+        for (variant, training), ratios in found.items():
+            if "same operations" in ratios:
+                kind = "training step" if training else "evaluation"
+                add(f"{kind}: {variant} / plain LOT of the same operations", size, ratios["same operations"])
+    sizes = [*dict.fromkeys((*plain, *variants))]
+    lines = [f"| ratio | {' | '.join(sizes)} |", "|---|" + "---:|" * len(sizes)]
+    lines += [f"| {row} | {' | '.join(found.get(size, '') for size in sizes)} |" for row, found in rows.items()]
+    return "\n".join(["## In short", "", "Columns are channels x side of the image.", "", *lines])
+
+
 def _versions() -> str:
     versions = []
     for package in ("torch", "lotnet", "orthogonium", "deel-torchlip"):
@@ -178,14 +212,30 @@ def _versions() -> str:
     return ", ".join(versions)
 
 
-def header(command: str) -> str:
+def header(options: argparse.Namespace) -> str:
+    device = torch.cuda.get_device_name() if options.device == "cuda" else _processor()
     return (
         "# Speed and memory of the layers\n\n"
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, {_versions()}.\n"
-        f"CPU: {_processor()}, {torch.get_num_threads()} thread(s), float32, batch {BATCH}, 3 x 3 kernels, zeros.\n\n"
-        "Ratios are of one run. `against nn.Conv2d` is how many plain convolutions one step costs; "
-        "`literal_lot / this` how many times less than the paper's algorithm as printed."
+        f"`{_command(options)}`, commit {_commit()}, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, "
+        f"{_versions()}.\n"
+        f"{device}, {torch.get_num_threads()} thread(s), float32, batch {options.batch}, 3 x 3 kernels, zeros.\n\n"
+        "Ratios are of one run: every layer runs once in each round. `against nn.Conv2d` is how many plain\n"
+        "convolutions one step costs. `literal_lot` is LOT (layer-wise orthogonal training) as the paper prints its\n"
+        "algorithm, and `literal_lot / this` how many times more it costs than the layer of that line."
     )
+
+
+def _command(options: argparse.Namespace) -> str:
+    threads = f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} " if "OMP_NUM_THREADS" in os.environ else ""
+    parts = [f"{threads}python benchmarks/layers.py --rounds {options.rounds} --sizes", *options.sizes]
+    if options.variants:
+        parts += ["--variants", *options.variants, f"--device {options.device}"]
+    return " ".join(parts)
+
+
+def _commit() -> str:
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True, check=False)
+    return found.stdout.strip() or "unknown"
 
 
 def _processor() -> str:
@@ -193,35 +243,27 @@ def _processor() -> str:
     return found[0].split(":")[1].strip() if found else platform.machine()
 
 
-def _variants(options: argparse.Namespace) -> None:
+def measure_variants(work: Workload, rounds: int) -> Measured:
     torch.set_float32_matmul_precision("high")  # as training has it; on a CPU it changes nothing
-    sizes = (map(int, size.split("x")) for size in options.variants)
-    text = [_variants_header(options)]
-    for channels, side in sizes:
-        text.append(variants_table(Workload(channels, side, options.batch, options.device), options.rounds))
-    print("\n\n".join(text))
-    if options.out:
-        options.out.write_text("\n\n".join(text) + "\n")
-
-
-def _variants_header(options: argparse.Namespace) -> str:
-    device = torch.cuda.get_device_name() if options.device == "cuda" else _processor()
-    arguments = f"--variants {' '.join(options.variants)} --device {options.device} --batch {options.batch}"
-    return (
-        "# Speed of grouped, dilated, transposed and 1-D layers\n\n"
-        f"`python benchmarks/layers.py {arguments} --rounds {options.rounds}`, {datetime.now(UTC):%Y-%m-%d}, "
-        f"{_versions()}. {device}, {torch.get_num_threads()} thread(s), float32."
-    )
+    return {
+        (variant, training): measure(variant, work, training, rounds)
+        for variant in VARIANTS
+        for training in (True, False)
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of every layer")
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="CHANNELSxSIDE")
-    parser.add_argument("--out", type=Path, help="also write the tables to this file")
-    parser.add_argument("--variants", nargs="+", metavar="CHANNELSxSIDE", help="measure the variants at these sizes")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measurements of every layer; of variants, three times as many"
+    )
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES), metavar="CHANNELSxSIDE")
+    parser.add_argument(
+        "--variants", nargs="*", default=[], metavar="CHANNELSxSIDE", help="measure the variants at these"
+    )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of the variants")
     parser.add_argument("--batch", type=int, default=BATCH, help="images of the variants (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="also write the tables to this file")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -234,21 +276,25 @@ def main() -> None:
         )
         print(json.dumps(result))
         return
-    if options.variants:
-        _variants(options)
-        return
-    threads = f"OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']} " if "OMP_NUM_THREADS" in os.environ else ""
-    command = f"{threads}python benchmarks/layers.py --rounds {options.rounds} --sizes {' '.join(options.sizes)}"
-    text = [header(command)]
-    print(text[0], flush=True)
+    plain: dict[str, Results] = {}
+    variants: dict[str, Measured] = {}
+    tables = []
+    for size in options.variants:
+        work = Workload(*map(int, size.split("x")), options.batch, options.device)
+        variants[size] = measure_variants(work, 3 * options.rounds)
+        tables.append(variants_table(work, variants[size]))
+        print(f"{tables[-1]}\n", flush=True)
     for size in options.sizes:
         times = worker("times", size, str(options.rounds))
         memory = {name: worker("memory", size, name)["peak"] for name in LAYERS}
-        text.append(table(size, times, memory))
-        print(f"\n{text[-1]}", flush=True)
+        plain[size] = (times, memory)
+        tables.append(table(size, times, memory))
+        print(f"{tables[-1]}\n", flush=True)
+    text = "\n\n".join([header(options), summary(plain, variants), *tables]) + "\n"
+    print(text)
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("\n\n".join(text) + "\n")
+        options.out.write_text(text)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from lotnet.paper.titles import layer
+from speed_figure import LAYERS, draw
 
 Rows = list[dict[str, Any]]
 GOALS = {
@@ -36,19 +34,25 @@ def main(path: Path) -> None:
         "",
         "    python benchmarks/gpu.py --out results/speed.json && python benchmarks/speed_report.py results/speed.json",
         "",
+        "![Milliseconds of a training step and of evaluation, with each layer](speed.png)",
+        "",
+        "Shorter bars are faster: compare LOT (layer-wise orthogonal training) with the plain convolution above it,",
+        "with SOC (skew orthogonal convolution) and BCOP (block convolution orthogonal parametrization), and with the",
+        "paper's algorithm as it is printed (hatched).",
+        "",
     ]
     for table, write in TABLES.items():
         if measured.get(table):
-            lines += [*write(measured[table]), ""]
+            rows = [*_lot_and_plain(measured), *measured[table]] if table == "peers" else measured[table]
+            lines += [*write(rows), ""]
     profile = path.with_name("speed_profile.txt")
     if profile.is_file():
         lines += [*where_the_time_goes(profile.read_text()), ""]
     missing = [table for table in TABLES if not measured.get(table)]
     if missing:
         lines += [f"Not measured in this run: {', '.join(missing)}.", ""]
-    lines += ["![Training step against plain convolutions](speed.png)", ""]
     path.with_suffix(".md").write_text("\n".join(lines))
-    plot(measured["wide"], path.with_suffix(".png"), about["gpu"])
+    path.with_suffix(".png").write_bytes(draw(measured))
 
 
 def wide(rows: Rows) -> Iterator[str]:
@@ -70,11 +74,14 @@ def wide(rows: Rows) -> Iterator[str]:
             continue
         ill = "ill-conditioned" in row["kind"]
         goal = GOALS.get(row["network"], (None, None))[ill]
-        rate = row["polar_tflop"] / (row["graph_ms"] - base) * 1e3
+        operations = "| | | |"  # an older record has no count of them
+        if "polar_tflop" in row:
+            rate = row["polar_tflop"] / (row["graph_ms"] - base) * 1e3
+            steps = f"{row['polynomials']}, {row['gradient_steps']}"
+            operations = f"| {steps} | {row['polar_tflop']:.2f} | {rate:.0f} |"
         yield (
             f"| {row['network']} | LOT, {'ill-conditioned' if ill else 'at the start'} | {row['graph_ms']:.2f} | "
-            f"{row['graph_ms'] / base:.2f} | {goal or ''} | {row['polynomials']}, {row['gradient_steps']} | "
-            f"{row['polar_tflop']:.2f} | {rate:.0f} | {row['memory_gib']:.2f} |"
+            f"{row['graph_ms'] / base:.2f} | {goal or ''} {operations} {row['memory_gib']:.2f} |"
         )
 
 
@@ -111,14 +118,33 @@ def peers(rows: Rows) -> Iterator[str]:
     yield from (
         "## Other layers",
         "",
-        "`literal` is the paper's algorithm as printed. Cayley's library solver cannot be recorded: its time is eager.",
+        "Cayley's library solver cannot be recorded as a CUDA graph: its time is eager. Rows without `float32` are in",
+        "TF32.",
         "",
-        "| network | layer | ms | peak GiB |",
-        "|---|---|---|---|",
+        "| network | layer | ms | times LOT's | peak GiB |",
+        "|---|---|---|---|---|",
     )
-    for row in rows:
-        time = row.get("graph_ms", row.get("eager_ms"))
-        yield f"| {row['network']} | {row['kind']} | {time:.1f} | {row['memory_gib']:.2f} |"
+    for name, kinds in _by(rows, "network", "kind"):
+        for kind, row in kinds.items():
+            time = row.get("graph_ms", row.get("eager_ms"))
+            lot = kinds["lot, float32" if kind.endswith("float32") else "lot"]["graph_ms"]
+            ratio = f"{time / lot:.2f}" if "graph_ms" in row else ""
+            yield f"| {name} | {_named(kind)} | {time:.2f} | {ratio} | {row['memory_gib']:.2f} |"
+
+
+def _named(kind: str) -> str:
+    """
+    >>> _named("literal, float32")
+    "the paper's LOT, float32"
+    """
+    name, *rest = kind.split(", ")
+    return ", ".join([LAYERS[name][0] if name in LAYERS else layer(name), *rest])
+
+
+def _lot_and_plain(measured: dict[str, Any]) -> Rows:
+    """The rows of the table `wide` to compare other layers with, on the networks that these were measured on."""
+    networks = {row["network"] for row in measured["peers"]}
+    return [row for row in measured["wide"] if row["network"] in networks and row["kind"] in ("plain", "lot")]
 
 
 def growth(rows: Rows) -> Iterator[str]:
@@ -131,10 +157,11 @@ def growth(rows: Rows) -> Iterator[str]:
     for row in rows:
         row["key"] = (row["network"], row["batch"])
     for (name, batch), kinds in _by(rows, "key", "kind"):
-        if kinds.keys() == {"plain", "lot"}:
-            plain, lot = kinds["plain"]["graph_ms"], kinds["lot"]["graph_ms"]
-            memory = kinds["lot"]["memory_gib"]
-            yield f"| {name} | {batch} | {plain:.1f} | {lot:.1f} | {lot / plain:.2f} | {memory:.1f} |"
+        if "lot" in kinds:
+            lot, memory = kinds["lot"]["graph_ms"], kinds["lot"]["memory_gib"]
+            plain = kinds["plain"]["graph_ms"] if "plain" in kinds else None
+            compared = f"| {lot:.1f} | |" if plain is None else f"{plain:.1f} | {lot:.1f} | {lot / plain:.2f} |"
+            yield f"| {name} | {batch} | {compared} {memory:.1f} |"
 
 
 def where_the_time_goes(profile: str) -> Iterator[str]:
@@ -157,11 +184,13 @@ def evaluation(rows: Rows) -> Iterator[str]:
         "",
         "A frozen SOC layer sums 12 terms.",
         "",
-        "| network | layer | ms |",
-        "|---|---|---|",
+        "| network | layer | ms | times plain |",
+        "|---|---|---|---|",
     )
-    for row in rows:
-        yield f"| {row['network']} | {row['kind']} | {row['graph_ms']:.2f} |"
+    for name, kinds in _by(rows, "network", "kind"):
+        for kind, row in kinds.items():
+            ratio = f"{row['graph_ms'] / kinds['plain']['graph_ms']:.2f}" if "plain" in kinds else ""
+            yield f"| {name} | {_named(kind)} | {row['graph_ms']:.2f} | {ratio} |"
 
 
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
@@ -174,25 +203,6 @@ def _by(rows: Rows, key: str, second: str) -> list[tuple[Any, dict[str, dict[str
     for row in rows:
         found.setdefault(row[key], {})[row[second]] = row
     return list(found.items())
-
-
-def plot(rows: Rows, path: Path, gpu: str) -> None:
-    figure, axis = plt.subplots(figsize=(9, 3.6))
-    networks = _by(rows, "network", "kind")
-    for n, (kind, label) in enumerate((("lot", "at the start"), ("lot, ill-conditioned", "ill-conditioned kernels"))):
-        heights = [
-            kinds[kind]["graph_ms"] / kinds["plain"]["graph_ms"] if kind in kinds else 0 for _, kinds in networks
-        ]
-        bars = axis.bar([x + 0.4 * n - 0.2 for x in range(len(networks))], heights, width=0.38, label=f"LOT, {label}")
-        axis.bar_label(bars, fmt="%.2f", fontsize=8)
-    axis.axhline(1, color="black", linewidth=0.8)
-    axis.set_xticks(range(len(networks)), [name.replace(", ", ",\n").replace(" at ", "\nat ") for name, _ in networks])
-    axis.tick_params(axis="x", labelsize=8)
-    axis.set_ylabel("training step, times plain")
-    axis.set_title(f"LOT against plain convolutions ({gpu}, batch 256, TF32, CUDA graphs)", fontsize=10)
-    axis.legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_a_vgg_becomes_a_certified_network(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_vgg_trained_for_a_minute(tmp_path: Path) -> None:
-    found = journey((16, 32), 600, 359, tmp_path)
+    found = journey((16, 32), 2400, 359, tmp_path)
     print(found)
     assert found["clean"] > 0.95 and found["certified"] > 0.6
 
@@ -130,6 +130,36 @@ def test_a_network_of_sequences(capsys) -> None:
     assert lotnet.certify(frozen, torch.rand(3, 2, 16)).radii["float"].shape == (3,)
 
 
+def test_modules_that_are_1_lipschitz_already_are_kept(capsys) -> None:
+    plain = nn.Sequential(
+        *(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(3, 8, 3, padding=1), lotnet.MaxMin(), nn.LeakyReLU(0.2, inplace=True)),
+        *(nn.ChannelShuffle(2), lotnet.OrthogonalConv2d(8, 8, 3), nn.ReLU6(inplace=True), nn.Flatten()),
+        nn.Linear(8 * 36, 3),
+    ).double()
+    network = lotnet.convert(plain, 5, mean=(0.1, 0.2, 0.3))
+    assert "model.2 MaxMin -> MaxMin(), kept" in capsys.readouterr().out
+    assert network[6] is not plain[5] and torch.equal(network[6].weight, plain[5].weight.float())
+    assert lotnet.freeze(network.eval(), 5).output_shape((3, 5, 5)) == (3,)
+
+
+class OwnForward(nn.Module):
+    """A network as torchvision has them."""
+
+    features = nn.Sequential(nn.Conv2d(1, 4, 3))
+
+
+def test_a_network_with_a_forward_of_its_own_is_refused() -> None:
+    with pytest.raises(InputError, match=r"takes an nn.Sequential, not a OwnForward: .* put its modules into"):
+        lotnet.convert(OwnForward(), 9)  # type: ignore[arg-type]
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(9, 2))
+    with pytest.raises(InputError, match=r"mean needs one number, or one for each of 3 channels, not \[0.1, 0.2\]"):
+        lotnet.convert(plain, 9, mean=[0.1, 0.2])
+    with pytest.raises(InputError, match=r"model.0 reads 3 channels, not the 5 that it gets: correct"):
+        lotnet.convert(plain, (5, 9, 9))
+    with pytest.raises(InputError, match=r"image_size must say the shape .*, not 4: pass \(channels, height, width\)"):
+        lotnet.convert(nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), 4)
+
+
 @pytest.mark.parametrize(
     ("layers", "sentence"),
     (
@@ -146,6 +176,9 @@ def test_a_network_of_sequences(capsys) -> None:
         ((nn.Conv2d(1, 4, 3), nn.Linear(9, 2)), r"model.1 is a Linear that reads images: put nn.Flatten\(\) before it"),
         ((nn.Conv2d(1, 4, 3), nn.LayerNorm(9), nn.Flatten(), nn.Linear(9, 2)), r"LayerNorm, .*use LayerCentering"),
         ((nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(9, 2)), r"pools 9 x 9 pixels to 2, not"),
+        ((lotnet.Normalize([0.5], 0.2), nn.Conv2d(1, 4, 3), nn.Linear(9, 2)), r"which convert adds itself: leave it"),
+        ((nn.Conv2d(1, 4, 3), nn.LeakyReLU(2.0), nn.Linear(9, 2)), r"LeakyReLU, .*with a slope from -1 to 1"),
+        ((nn.Conv2d(1, 4, 3), nn.PixelShuffle(3), nn.Linear(9, 2)), r"model.1"),
         ((nn.Conv2d(1, 4, 3), nn.MaxPool2d(16), nn.Flatten(), nn.Linear(9, 2)), r"model.1: images of 9 x 9 have no"),
     ),
 )

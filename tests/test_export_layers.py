@@ -43,7 +43,7 @@ MODELS: dict[str, tuple[nn.Module, ...]] = {
     "convolutions": (
         OrthogonalConv2d(2, 4, 3, padding=2, dilation=2, groups=2),
         OrthogonalConv2d(4, 4, 2, dilation=2, padding_mode="circular", parametrization="bcop"),
-        OrthogonalConvTranspose2d(4, 1, 3, stride=2),
+        OrthogonalConvTranspose2d(4, 1, 2, stride=2, dilation=2),
         nn.Flatten(),
         NormalizedLinear(96, 3),
     ),
@@ -53,6 +53,8 @@ MODELS: dict[str, tuple[nn.Module, ...]] = {
         LayerCentering(2),
         InvertibleDownsampling(4),
         ChannelShift(3),
+        nn.ChannelShuffle(2),
+        nn.ZeroPad2d((0, 0, 1, 0)),
         ChannelShift(3, "circular"),
         Concatenation(GlobalAveragePool(), GlobalNormPool(), MaxPool(2), scaled=False),
         NormPool(1),

@@ -10,18 +10,20 @@ import lotnet
 
 SOURCE = Path(lotnet.__file__).parent
 
-LEAVES = {"errors", "files", "records", "spelling"}
+LEAVES = {"errors", "files", "palette", "records", "spelling"}
 # What a package or module directly under lotnet may import from lotnet, apart from the leaves. There are no cycles.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
     "records": {"files"},
+    "palette": set(),
     "spelling": set(),
     "kernels": set(),
     "linalg": {"kernels"},
     "operators": {"linalg"},
     "data": set(),
     "losses": set(),
+    "device": set(),
     "parametrizations": {"linalg", "kernels", "operators"},
     "frozen": {"linalg", "kernels", "operators"},
     "layers": {"kernels", "operators", "parametrizations", "frozen"},
@@ -36,13 +38,14 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
-    "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
+    "load_model": {"data", "device", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),
     "terminal": set(),
     "training": {
         "certification",
         "config",
         "data",
+        "device",
         "layers",
         "models",
         "orthogonalize",
@@ -58,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "certification",
         "certify_run",
         "config",
+        "data",
         "load_model",
         "losses",
         "models",
@@ -74,6 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "models",
         "paper",
         "parametrizations",
+        "pretrained",
         "progress",
         "runs",
         "training",
@@ -90,7 +95,7 @@ ALLOWED: dict[str, set[str]] = {
         "runs",
         "training",
     },
-    "report": {"data", "certification", "config", "paper", "progress", "runs"},
+    "report": {"attacks", "certification", "config", "data", "frozen", "paper", "progress", "runs"},
     "cli": {
         "analysis",
         "attacks",
@@ -205,13 +210,26 @@ def test_the_command_line_is_nobodys_library() -> None:
         assert "cli" not in imported(file), f"benchmarks/{file.name} imports lotnet.cli"
 
 
+def test_the_design_page_names_modules_that_exist() -> None:
+    """`linalg` in the first column of its table, and names such as `linalg.polar` anywhere on the page."""
+    page = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
+    cells = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert len(named) > 20
+    named |= {match for match in re.findall(r"`(?:lotnet\.)?(\w+\.\w+)`", page) if match.split(".")[0] in ALLOWED}
+    named |= set(re.findall(r"`lotnet\.(\w+)`", page))
+    places = {name: SOURCE / name.replace(".", "/") for name in named}
+    assert [name for name, place in places.items() if not (place.is_dir() or place.with_suffix(".py").is_file())] == []
+
+
 HARDWARE = re.compile(r"\b(?:is_cuda|cuda\.\w+|triton)\b|[\"']cuda[\"']|device\.type\s*[!=]=")
 """How code asks for a GPU: by `is_cuda`, `torch.cuda`, `torch.backends.cuda`, a device's name or type, or Triton."""
 
 ASKS_FOR_HARDWARE = {
     "kernels": "what runs where",
-    "load_model.py": "chooses the device of a loaded model",
+    "device.py": "reads --device",
     "training/launch.py": "chooses the devices of a run",
+    "training/outlook.py": "leaves out a first step that compiles kernels",
     "training/precision.py": "sets and restores PyTorch's arithmetic",
     "training/display.py": "says why the first steps on a GPU take long",
     "orthogonalize/captured.py": "records CUDA graphs",

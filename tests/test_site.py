@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import lotnet
+from accessibility import serious
 from pages import ROOT
 
 
@@ -65,4 +66,12 @@ def test_it_opens_and_searches_without_a_network(site: Path, browser) -> None:
     page.get_by_text("matching documents").wait_for()
     assert re.match(r"[1-9]\d* matching", page.locator(".md-search-result__meta").inner_text())
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto((site / "index.html").as_uri())
+    assert serious(page) == []
     page.close()

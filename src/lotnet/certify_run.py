@@ -55,14 +55,14 @@ def certify_split(
     model = loaded.model.to(device)
     with progress_bar(console) as progress:
         layers = progress.add_task("proving layers", total=None)
-        graph = model.astype(torch.float64).to(device)
+        program = model.astype(torch.float64).to(device)
         rows = []
-        for row in audit(graph):
+        for row in audit(program):
             rows.append(row)
             progress.update(layers, completed=len(rows))
         progress.update(layers, total=len(rows))
         task = progress.add_task("certifying images", total=len(split))
-        done = certify_in_parts(graph, split, batch_size, lambda n: progress.update(task, advance=n))
+        done = certify_in_parts(program, split, batch_size, lambda n: progress.update(task, advance=n))
     record = Certification(
         model=str(loaded.folder),
         data=loaded.data,
@@ -92,7 +92,7 @@ def add_radii(loaded: LoadedModel, known: Certification, radii: list[float], out
 
 
 def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split) -> Certification | None:
-    """The certificates of this model and split that are in the folder `out`; None if there are no such."""
+    """The certificates of this model and split that are in the folder `out`; None if there are none."""
     try:
         known = read_certification(out / FILE, "it is made again")
         same = torch.equal(torch.from_numpy(known.labels()), split.labels)
@@ -104,12 +104,12 @@ def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split)
 
 
 def certify_in_parts(
-    graph: FrozenModel, split: Split, batch_size: int, progress: Callable[[int], None] = lambda n: None
+    program: FrozenModel, split: Split, batch_size: int, progress: Callable[[int], None] = lambda n: None
 ) -> Certificates:
     """Certify a split, of which only a part is in memory as floating-point numbers at a time."""
     return Certificates.joined(
         [
-            certify(graph, to_unit(images, torch.float64), labels, batch_size=batch_size, progress=progress)
+            certify(program, to_unit(images, torch.float64), labels, batch_size=batch_size, progress=progress)
             for images, labels in _parts(split, batch_size)
         ]
     )

@@ -1,6 +1,7 @@
 """Convert a plain PyTorch network to a 1-Lipschitz one of the same architecture."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,8 @@ from lotnet.layers import (
     OrthogonalConvTranspose2d,
     OrthogonalLinear,
 )
-from lotnet.layers.plain import refusal
+from lotnet.layers.base import LipschitzLayer, is_size
+from lotnet.layers.plain import freeze_plain, refusal
 from lotnet.layers.window_kernel import Axis, window_kernel
 
 Shape = tuple[int, ...]
@@ -33,7 +35,7 @@ __all__ = ["convert"]
 def convert(
     model: nn.Sequential,
     image_size: int | Shape,
-    mean: float | list[float] = 0.5,
+    mean: float | Sequence[float] = 0.5,
     std: float = 0.25,
     parametrization: str = "lot",
     quiet: bool = False,
@@ -43,7 +45,8 @@ def convert(
     The result is a new network for images of `image_size`, a side, (height, width) or (channels, height, width), or for
     sequences of a length. Train it as if it were new. It begins with `Normalize(mean, std)` and reads pixels in [0, 1];
     its last layer is a `NormalizedLinear`. Kernels are kept as free kernels where shapes allow. All convolutions have
-    padding "same", so images may stay larger than in `model`. Modules that have no counterpart raise an `InputError`.
+    padding "same", so images may stay larger than in `model`. Modules that are 1-Lipschitz already, such as `MaxMin`
+    and `nn.Hardtanh`, are kept. Those that have no counterpart raise an `InputError`.
 
     >>> plain = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16 * 16, 10))
     >>> convert(plain, image_size=16)(torch.rand(2, 3, 16, 16)).shape
@@ -53,12 +56,16 @@ def convert(
     model.3 Linear -> NormalizedLinear(2048, 10), kernel kept
     torch.Size([2, 10])
     """
+    if type(model) is not nn.Sequential:
+        raise InputError(
+            f"convert takes an nn.Sequential, not a {type(model).__name__}: nobody can see what its forward does, so "
+            "put its modules into nn.Sequential, with nn.Flatten() before dense layers"
+        )
     modules = list(_leaves(model, "model"))
     if not modules or type(modules[-1][1]) is not nn.Linear:
         raise InputError("the network to convert must end in nn.Linear, which gives the logits: append one, no softmax")
     work = _Conversion(_input_shape(modules, image_size), parametrization)
-    means = mean if isinstance(mean, list) else [mean] * work.shape[0]
-    layers: list[nn.Module] = [Normalize(means, std)]
+    layers: list[nn.Module] = [Normalize(_means(mean, work.shape[0]), std)]
     for n, (name, module) in enumerate(modules):
         work.last = n == len(modules) - 1
         made, note = work.convert(module, name)
@@ -69,6 +76,13 @@ def convert(
             print(f"{name} {type(module).__name__} -> {found}{', ' * bool(note)}{note}")
     parameter = next(model.parameters())
     return nn.Sequential(*layers).to(parameter.device)
+
+
+def _means(mean: float | Sequence[float], channels: int) -> list[float]:
+    means = [float(m) for m in mean] if isinstance(mean, Sequence) else [mean] * channels
+    if len(means) != channels:
+        raise InputError(f"mean needs one number, or one for each of {channels} channels, not {mean}")
+    return means
 
 
 def _described(layer: nn.Module) -> str:
@@ -93,8 +107,9 @@ def _input_shape(modules: list[tuple[str, nn.Module]], image_size: int | Shape) 
     size = (image_size,) * axes if isinstance(image_size, int) else tuple(image_size)
     if len(size) == axes and first is not None:
         size = (first.in_channels, *size)
-    if len(size) != axes + 1 or not all(isinstance(n, int) and n >= 1 for n in size):
-        raise InputError(f"image_size needs a whole number for each of {axes} axes, channels first, not {image_size}")
+    if len(size) != axes + 1 or not all(is_size(n) for n in size):
+        known = "(channels, length)" if axes == 1 else "(channels, height, width)"
+        raise InputError(f"image_size must say the shape of what the network reads, not {image_size}: pass {known}")
     return size
 
 
@@ -116,9 +131,7 @@ class _Conversion:
         self.plain = self.shape
 
     def convert(self, module: nn.Module, name: str) -> Made:
-        converter = CONVERTERS.get(type(module))
-        if converter is None:
-            raise refusal(module, name)
+        converter = CONVERTERS.get(type(module), _Conversion.keep)
         with torch.no_grad():
             made, note = converter(self, module, name)
             self.plain = _shape_after(module, self.plain)
@@ -126,7 +139,25 @@ class _Conversion:
                 self.shape = _output_shape(made, self.shape, name)
         return made, note
 
+    def keep(self, module: nn.Module, name: str) -> Made:
+        """A module that is 1-Lipschitz already; any other is refused."""
+        if isinstance(module, Normalize):
+            raise InputError(f"{name} is a Normalize, which convert adds itself: leave it out, and pass mean and std")
+        if not isinstance(module, LipschitzLayer) and type(module) not in _KEPT:
+            raise refusal(module, name)
+        copy: Any = deepcopy(module).to("cpu", torch.float32)
+        if hasattr(copy, "inplace"):
+            copy.inplace = False
+        if type(module) in _KEPT:
+            freeze_plain(copy, self.shape, torch.float32, name)  # refuses arguments that no bound covers
+        return copy, "kept"
+
     def convolution(self, module: Any, name: str) -> Made:
+        if module.in_channels != self.shape[0]:
+            raise InputError(
+                f"{name} reads {module.in_channels} channels, not the {self.shape[0]} that it gets: correct the "
+                "network or image_size"
+            )
         self._check_strides(module, name)
         transposed = isinstance(module, nn.ConvTranspose2d)
         paddings = (-1, -1) if isinstance(module.padding, str) else module.padding
@@ -148,7 +179,7 @@ class _Conversion:
             padding_mode=module.padding_mode,
             parametrization=self.parametrization,
         )
-        inner = layer.row if isinstance(layer, OrthogonalConv1d) else layer.transposed if transposed else layer
+        inner = layer.column if isinstance(layer, OrthogonalConv1d) else layer.transposed if transposed else layer
         kept = inner.weight.numel() == kernel.numel()
         if kept:
             inner.weight.copy_(kernel.view_as(inner.weight))
@@ -170,7 +201,7 @@ class _Conversion:
         if self.last:
             layer = NormalizedLinear(features, module.out_features, bias=bias)
         else:
-            layer = OrthogonalLinear(features, module.out_features, bias, self.parametrization)
+            layer = OrthogonalLinear(features, module.out_features, bias, parametrization=self.parametrization)
         weight = layer.weight if isinstance(layer, NormalizedLinear) else layer.pixel.weight
         kept = self.plain in (None, self.shape) and weight.numel() == module.weight.numel()
         if kept:
@@ -239,7 +270,7 @@ def _output_shape(layer: Any, shape: Shape, name: str) -> Shape:
         return (layer.out_channels, *(n * s for n, s in zip(shape[1:], layer.stride, strict=True)))
     try:
         return tuple(layer.train(False)(torch.zeros(1, *shape)).shape[1:])
-    except InputError as error:
+    except (InputError, RuntimeError) as error:
         raise InputError(f"{name}: {error}") from None
     finally:
         layer.train()
@@ -256,7 +287,7 @@ def _shape_after(module: nn.Module, shape: Shape | None) -> Shape | None:
     try:
         example = torch.zeros(1, *shape, dtype=parameter.dtype, device=parameter.device)
         return tuple(module.eval()(example).shape[1:])
-    except RuntimeError:
+    except (InputError, RuntimeError):
         return None
     finally:
         module.train(modes)
@@ -264,23 +295,24 @@ def _shape_after(module: nn.Module, shape: Shape | None) -> Shape | None:
 
 _CONVOLUTIONS: dict[type[nn.Module], Any] = {nn.Conv1d: OrthogonalConv1d, nn.Conv2d: OrthogonalConv2d}
 CONVERTERS: dict[type[nn.Module], Callable[[_Conversion, Any, str], Made]] = {
-    nn.Conv1d: _Conversion.convolution,
-    nn.Conv2d: _Conversion.convolution,
-    nn.ConvTranspose2d: _Conversion.convolution,
-    nn.Linear: _Conversion.dense,
-    nn.ReLU: _Conversion.activation,
-    nn.MaxPool1d: _Conversion.max_pool,
-    nn.MaxPool2d: _Conversion.max_pool,
-    nn.AvgPool1d: _Conversion.average_pool,
-    nn.AvgPool2d: _Conversion.average_pool,
-    nn.AdaptiveAvgPool1d: _Conversion.adaptive_pool,
-    nn.AdaptiveAvgPool2d: _Conversion.adaptive_pool,
-    nn.BatchNorm1d: _Conversion.centering,
-    nn.BatchNorm2d: _Conversion.centering,
-    nn.Flatten: _Conversion.flatten,
-    nn.Dropout: _Conversion.dropout,
-    nn.Dropout1d: _Conversion.dropout,
-    nn.Dropout2d: _Conversion.dropout,
-    nn.Identity: _Conversion.nothing,
+    kind: converter
+    for converter, kinds in {
+        _Conversion.convolution: (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d),
+        _Conversion.dense: (nn.Linear,),
+        _Conversion.activation: (nn.ReLU,),
+        _Conversion.max_pool: (nn.MaxPool1d, nn.MaxPool2d),
+        _Conversion.average_pool: (nn.AvgPool1d, nn.AvgPool2d),
+        _Conversion.adaptive_pool: (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d),
+        _Conversion.centering: (nn.BatchNorm1d, nn.BatchNorm2d),
+        _Conversion.flatten: (nn.Flatten,),
+        _Conversion.dropout: (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout),
+        _Conversion.nothing: (nn.Identity,),
+    }.items()
+    for kind in kinds
 }
-"""How a module is converted. Any other is refused."""
+"""How a module is converted. Any other is kept or refused."""
+_KEPT = {
+    *(nn.LeakyReLU, nn.Hardtanh, nn.ReLU6, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle),
+    *(nn.ZeroPad1d, nn.ZeroPad2d),
+}
+"""PyTorch's modules that are 1-Lipschitz as they are."""

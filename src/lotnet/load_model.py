@@ -12,6 +12,7 @@ import torch
 
 from lotnet.data import Dataset, Split, to_unit
 from lotnet.data import load as load_dataset
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
@@ -19,7 +20,7 @@ from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shippe
 from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
-__all__ = ["LoadedModel", "load", "load_model"]
+__all__ = ["LoadedModel", "choose_device", "load", "load_model"]
 
 MODEL = "A run directory, a model folder, or the name of a model that comes with lotnet."
 """For --help."""
@@ -34,7 +35,7 @@ class LoadedModel:
     """The run directory or model folder. For a shipped model it is runs/NAME, which may not exist."""
     classes: tuple[str, ...]
     data: str
-    """The data set it was trained on."""
+    """The data set it was trained on; empty if a model folder does not say it."""
     run: Run | None = None
     checkpoint: str | None = None
     """`Run.best_digest` of the checkpoint that the model was frozen from."""
@@ -48,6 +49,11 @@ class LoadedModel:
     def dataset(self) -> Dataset:
         if self.run is not None:
             return load_with_all_test_images(self.run.config)
+        if not self.data:
+            raise InputError(
+                f"{self.folder} does not say which data set the model is for: store it with `name_classes` before the "
+                "model is saved"
+            )
         _, height, width = shape = self.model.input_shape
         return load_dataset(self.data, side=(height, width), channels=channels_of(shape))
 
@@ -95,29 +101,16 @@ def _from_run(run: Run) -> LoadedModel:
     except InputError as reason:
         if run.best_digest() is None:
             raise  # there is nothing else to load
-        images = run.images()
-        model = freeze(run.best_model(), (images.channels, images.height, images.width))
+        model = freeze(run.best_model(), run.images().shape)
         model.name_classes(run.classes(), run.config.data.name)
         note = f"Froze the best checkpoint in memory, because {reason}"
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 
 
 def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
-    return LoadedModel(model, folder, model.spec.classes, model.spec.data or "digits")
+    return LoadedModel(model, folder, model.spec.classes, model.spec.data)
 
 
 def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
     """The images of a split as float64 in [0, 1], and its labels."""
     return to_unit(split.images, torch.float64), split.labels
-
-
-def choose_device(name: str) -> torch.device:
-    """The device that `--device` names; `auto` is a GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"there is no device {name} here: leave --device out, or use cpu") from None
-    return device

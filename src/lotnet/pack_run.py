@@ -11,12 +11,9 @@ from lotnet.certification.summary import Summary, summarize
 from lotnet.certify_run import certify_in_parts
 from lotnet.data import Split
 from lotnet.frozen.model import FrozenModel
-from lotnet.pretrained.packed import Packed, pack
+from lotnet.pretrained.packed import Packed, PackedResult, pack
 from lotnet.progress import progress_bar
 from lotnet.runs.directory import Run
-
-_STORED = ("images", "clean", "radii", "certified", "mean_radius", "lipschitz_bound", "classes", "confusion")
-"""Fields of a summary that packed.json holds."""
 
 
 def pack_run(
@@ -28,8 +25,7 @@ def pack_run(
     """
     packed = _packed(run)
     summary = _certified(packed.unpack().to(device), split, packed.classes, batch_size, console)
-    result = {key: value for key, value in asdict(summary).items() if key in _STORED}
-    return replace(packed, result=result), summary
+    return replace(packed, result=PackedResult.of(summary)), summary
 
 
 def _packed(run: Run) -> Packed:
@@ -49,6 +45,6 @@ def _certified(
 ) -> Summary:
     with progress_bar(console) as progress:
         task = progress.add_task("certifying images", total=len(split))
-        graph = model.astype(torch.float64)
-        done = certify_in_parts(graph, split, batch_size, lambda n: progress.update(task, advance=n))
+        program = model.astype(torch.float64)
+        done = certify_in_parts(program, split, batch_size, lambda n: progress.update(task, advance=n))
     return summarize(done, list(RADII), classes, prod(split.shape))

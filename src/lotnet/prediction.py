@@ -5,10 +5,10 @@
 
 Invariants:
 
-* label and radius are claim B of `lotnet.certification`: the float64 graph gives the same label to every representable
-  input closer than the radius;
+* label and radius are claim B of `lotnet.certification`: the float64 program gives the same label to every
+  representable input closer than the radius;
 * the radius is about the image as the model reads it. If the file was resized or converted first, `changes` says so;
-* probabilities are the softmax of the same graph's logits. They are not calibrated, and nothing is proved about them.
+* probabilities are the softmax of the same program's logits. They are not calibrated, and nothing is proved about them.
 """
 
 import math
@@ -141,11 +141,11 @@ def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_
         images = _pixels(model, images)
     if not images.isfinite().all():
         raise InputError("some pixels are NaN or infinite: predict images with pixels in [0, 1]")
-    graph = model.astype(torch.float64) if isinstance(model, FrozenModel) else model  # certify refuses any other
-    certificates = certify(graph, images, batch_size=batch_size)
+    program = model.astype(torch.float64) if isinstance(model, FrozenModel) else model  # certify refuses any other
+    certificates = certify(program, images, batch_size=batch_size)
     device = next(iter(model.buffers())).device
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        parts = [graph(batch.to(device, torch.float64)).cpu() for batch in images.split(batch_size)]
+        parts = [program(batch.to(device, torch.float64)).cpu() for batch in images.split(batch_size)]
     rows = torch.cat(parts).tolist()
     names = class_names(model, len(rows[0]))
     return [

@@ -104,7 +104,7 @@ def test_the_command_draws_runs_side_by_side(
     printed = json.loads(capsys.readouterr().out)
     stored = json.loads((tmp_path / "landscape.json").read_text())
     assert printed["surfaces"] == stored["surfaces"] and stored["format"] == 1
-    assert [surface["name"] for surface in stored["surfaces"]] == ["LOT", "SOC"]
+    assert [surface["name"] for surface in stored["surfaces"]] == ["LOT", "SOC, last-layer normalisation"]
     assert (tmp_path / "landscape.png").read_bytes().startswith(b"\x89PNG")
     run = Run.open(lot_run)
     split = load_data(run.config).train

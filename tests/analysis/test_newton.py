@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from lotnet.analysis.newton import (
+    CAPTION,
     PAPER_STEPS,
     Convergence,
     LayerConvergence,
@@ -118,6 +119,7 @@ def test_newton_writes_data_and_picture(run: Path, capsys: pytest.CaptureFixture
     printed = json.loads(capsys.readouterr().out)
     stored = json.loads((run / "analysis" / "newton.json").read_text())
     assert printed["layers"] == stored["layers"] and stored["format"] == 1
+    assert printed["caption"] == stored["caption"] == CAPTION
     model = Run.open(run).best_model()
     assert [layer["name"] for layer in stored["layers"]] == [
         name for name, layer in model.named_modules() if isinstance(layer, OrthogonalConv2d)

@@ -86,12 +86,12 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
     assert said["written"] == ["one/analysis/tightness.json", "one/analysis/tightness.png"]
     assert (Path("one") / "analysis" / "tightness.png").read_bytes().startswith(b"\x89PNG")
     for row, name in zip(said["models"], ("one", "other"), strict=True):
-        assert row["model"] == name and row["images"] == 30
+        assert row["model"] == name and row["name"] == {"one": "LOT", "other": "SOC"}[name] and row["images"] == 30
         assert 0 < row["share"] <= 1 and row["stages"][0]["kind"] == "Normalize"
     assert main(["analyze", "tightness", "one", "--limit", "10"]) == 0
     assert "Gradient of the margin over its bound" in capsys.readouterr().out
     for arguments, sentence in (
-        (["one", "one"], "a model is named twice"),
+        (["one", "one"], "one is named twice"),
         (["nothing"], "nothing is neither a run"),
         (["one", "--split", "half"], "there is no split half"),
         (["one", "--batch_size", "0"], "--batch_size cannot be 0"),

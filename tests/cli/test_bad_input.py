@@ -7,6 +7,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from lotnet.cli.verbs import train
@@ -20,6 +21,7 @@ LINES = {
     "train --data.name folder:letters": "letters has the classes 'Cat' and 'cat': merge them or rename one",
     "train --data folder:good": "lotnet train does not know --data: did you mean --data.name?",
     "train --loss emma": "did you mean --loss.kind?",
+    "train --data.name good": "there is no data set 'good': for the images in that folder, write folder:good",
     "train --config": "expected one argument: see `lotnet train --help`",
     "train --model.depth": "expected one argument: see `lotnet train --help`",
     "predict": "lotnet predict: model, images must be given: see `lotnet predict --help`",
@@ -81,6 +83,34 @@ def test_every_wrong_line_is_one_sentence(tmp_path: Path) -> None:
         assert sentence in answer
         assert code == "2"
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", LINES)
+def test_every_wrong_line_as_a_command(line: str, tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    done = lotnet(tmp_path, *line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and LINES[line] in done.stderr
+
+
+@pytest.mark.slow
+def test_a_radius_may_be_a_fraction_everywhere(tmp_path: Path) -> None:
+    done = lotnet(tmp_path, "train", "--trainer.radius", "36/255", "--print-model")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def lotnet(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "lotnet", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "LOTNET_DATA": str(folder / "cache")},
+        timeout=120,
+        check=False,
+    )
 
 
 def test_a_radius_of_the_trainer_may_be_a_fraction() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -73,6 +74,15 @@ def test_images_may_stay_in_the_file(dataset, stored):
         assert torch.equal(other.select(mask).image(1), one.images[mask][1])
         assert torch.equal(other.select(mask).select(few).labels, one.labels[mask][few])
     assert (back.mean, back.std) == (dataset.mean, dataset.std)
+
+
+def test_scattered_images_are_read_through_several_maps(dataset, stored, monkeypatch):
+    """All pages that were read through a map count as memory in use until it is dropped."""
+    split, rows, maps, memmap = cache.read(stored, in_file=True).train, torch.tensor([3, 0, 2]), [], np.memmap
+    monkeypatch.setattr("lotnet.data.stored._PART", 1)
+    monkeypatch.setattr(np, "memmap", lambda *args: maps.append(args) or memmap(*args))
+    assert torch.equal(split.read(rows), dataset.train.images[rows])
+    assert len(maps) == len(rows)
 
 
 def test_files_of_safetensors_itself_are_read_too(dataset, stored):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import struct
 import zlib
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 
 from lotnet import data
-from lotnet.data import folder, formats
+from lotnet.data import folder, formats, patience
 from lotnet.data.images import decode, decode_in_parts, read_header
 from lotnet.errors import InputError
 
@@ -104,6 +105,25 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
     assert torch.equal(data.load(name, cache).train.images, first.train.images)
 
 
+def test_images_behind_symbolic_links_are_watched(image_folder, tmp_path):
+    root, links, cache = image_folder(BOTH), tmp_path / "links", tmp_path / "cache"
+    links.mkdir()
+    for part in ("train", "test"):
+        (links / part).symlink_to(root / part)
+    first = data.load(f"folder:{links}", cache)
+    for file in root.rglob("*.png"):
+        Image.new("RGB", (32, 32), "red").save(file)
+    (changed,) = data.load(f"folder:{links}", cache).train.images.flatten(2).unique(dim=2).unique(dim=0)
+    assert changed.flatten().tolist() == [255, 0, 0]
+    assert len(first.train) == 5
+
+
+def test_a_path_without_the_prefix_is_recognized(image_folder, tmp_path):
+    root = image_folder(BOTH)
+    with pytest.raises(InputError, match=f"for the images in that folder, write folder:{root}"):
+        data.load(str(root), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
@@ -112,7 +132,8 @@ def test_the_cached_copy_is_used_until_the_images_change(image_folder, tmp_path,
         ({}, "is not a folder"),
         ({"a": 3, "b": 0}, "b holds no images: add some or remove the folder"),
         ({"a": 1, "b": 1}, "one image per class"),
-        ({"train/a": 1, "train/b": 1}, "has train but no test"),
+        ({"train/a": 1, "train/b": 1}, "has train but no test: add test"),
+        ({"train/a": 1, "train/b": 1, "val/a": 1, "val/b": 1}, "has train but no test: rename val to test"),
         ({"a/b": 3, "c/d": 3}, "a has the folder 'b' with images in it: put the images directly into the folders"),
         ({"cat": 3, "Cat": 3, "dog": 3}, "has the classes 'Cat' and 'cat': merge them or rename one"),
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
@@ -232,3 +253,13 @@ def test_a_large_photograph_is_downscaled_like_a_small_one():
 
 def test_our_pixel_limit_is_below_the_limit_of_pillow():
     assert formats.MAX_PIXELS < Image.MAX_IMAGE_PIXELS
+
+
+def test_long_work_says_how_far_it_is(image_folder, tmp_path, monkeypatch, caplog):
+    root = image_folder(BOTH)
+    monkeypatch.setattr(patience, "EVERY", 0.0)
+    with caplog.at_level(logging.INFO, "lotnet"):
+        data.load(f"folder:{root}", tmp_path / "cache")
+    said = [record.getMessage() for record in caplog.records]
+    assert said[:2] == [f"reading headers in {root}: {n} of 8 images" for n in (1, 2)]
+    assert len(said) == 7  # headers one by one; each split is decoded at once

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accessibility import serious
 from lotnet.data import load, to_unit
 from lotnet.demo.answers import png
 from lotnet.demo.server import LARGEST_UPLOAD, Server
@@ -21,7 +22,7 @@ def tab(browser: Any, page: Server) -> Iterator[Any]:
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.on("request", lambda request: requests.append(request.url))
     tab.goto(page.address)
-    tab.wait_for_selector("#about:not(:empty)")
+    tab.wait_for_selector("#verdict:not(.busy):not(:empty)")  # the first test image is shown at once
     yield tab
     tab.close()
     assert complaints == []
@@ -46,6 +47,43 @@ def move(tab: Any, size: float) -> str:
     return tab.inner_text("#verdict")
 
 
+def test_the_page_starts_with_a_test_image_and_says_which_pixels_its_radius_is_in(tab: Any) -> None:
+    assert float(tab.inner_text("#radius")) > 0
+    assert "Certified l2 radius, in the 8 × 8 grey pixels that the model reads, each from 0 to 1" in tab.inner_text(
+        "dl"
+    )
+    assert "The radius is in the file's own pixels, 8 x 8 grey pixels." in tab.inner_text("#scope")
+    assert tab.inner_text("#said").startswith("Predicted [digit ")
+
+
+@pytest.mark.parametrize("width", [1280, 768, 375])
+def test_axe_finds_nothing_serious_and_nothing_is_cut_off(tab: Any, width: int, digit: Path, tmp_path: Path) -> None:
+    tab.set_viewport_size({"width": width, "height": 800})
+    assert serious(tab) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    if width < 1280:
+        return
+    right = [box["x"] + box["width"] for box in (place.bounding_box() for place in tab.locator(".box").all())]
+    assert max(right) > 1200  # the page fills the window
+    tab.evaluate("document.getElementById('size').max = 5")
+    move(tab, 5.0)
+    assert tab.locator("#verdict.fallen").count() == 1 and serious(tab) == []
+    move(tab, 0.0)
+    assert tab.locator("#verdict.proved").count() == 1 and serious(tab) == []
+    large = tmp_path / "large.png"
+    large.write_bytes(bytes(LARGEST_UPLOAD + 1))
+    tab.set_input_files("#file", large)
+    tab.wait_for_selector("#problem:not([hidden])")
+    assert serious(tab) == []
+
+
+def test_light_and_dark_can_be_chosen(tab: Any) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    before = tab.evaluate(background)
+    tab.get_by_role("button", name="Dark").click()
+    assert tab.evaluate(background) != before
+
+
 def test_upload_see_the_radius_and_attack(tab: Any, digit: Path) -> None:
     tab.set_input_files("#file", digit)
     tab.wait_for_selector("#answer:not([hidden])")
@@ -61,10 +99,13 @@ def test_upload_see_the_radius_and_attack(tab: Any, digit: Path) -> None:
 
 
 def test_examples_and_the_slider_by_keyboard(tab: Any) -> None:
+    before = tab.get_attribute("#preview", "src")
     tab.focus("#file")
+    tab.keyboard.press("Tab")
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.closest('.examples') !== null")
     tab.keyboard.press("Enter")
+    tab.wait_for_function("before => document.getElementById('preview').src !== before", arg=before)
     tab.wait_for_selector("#verdict:not(.busy):not(:empty)")
     tab.focus("#size")
     for _ in range(5):

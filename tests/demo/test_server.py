@@ -1,5 +1,6 @@
 """`lotnet demo`: the server's answers, and the requests it refuses."""
 
+import base64
 import io
 import json
 import signal
@@ -9,17 +10,20 @@ import subprocess
 import sys
 import zlib
 from http.client import HTTPConnection
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
-from lotnet import FrozenModel
+from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.cli.main import main
 from lotnet.data import load, to_unit
-from lotnet.demo.answers import amplified, png
+from lotnet.demo.answers import Answers, amplified, png
 from lotnet.demo.server import LARGEST_UPLOAD, Server, is_loopback
 from lotnet.prediction import predict
 
@@ -149,6 +153,28 @@ def test_the_command_serves_until_it_is_interrupted(folder: Path) -> None:
 def test_loopback_hosts_are_recognized() -> None:
     assert all(is_loopback(host) for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "192.168.1.5", "demo.example"))
+
+
+def test_a_grey_image_stays_grey_under_attack_where_the_model_reads_color(digit: bytes) -> None:
+    torch.manual_seed(0)
+    layers = (OrthogonalConv2d(3, 4, 3), MaxMin(), nn.Flatten(), OrthogonalLinear(256, 10))
+    answers = Answers(freeze(nn.Sequential(Normalize((0.5,) * 3, 0.25), *layers), (3, 8, 8)))
+    assert answers.predict(digit)["grey"]
+    found = answers.attack(digit, 0.5)
+    assert 0.45 < found["distance"] <= 0.5
+    for name in ("picture", "change"):
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(found[name].partition(",")[2]))))
+        assert pixels.shape == (8, 8, 3) and pixels.std() > 0 and (pixels == pixels[..., :1]).all()
+    colors = png(torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0)))
+    assert not answers.predict(colors)["grey"]
+    change = answers.attack(colors, 0.5)["change"]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(change.partition(",")[2]))))
+    assert (pixels != pixels[..., :1]).any()
+
+
+def test_the_page_has_the_stylesheet_of_the_report(page: Server) -> None:
+    style = (resources.files("lotnet") / "web" / "style.css").read_bytes()
+    assert request(page, "GET", "/style.css")[1] == style
 
 
 def test_no_change_is_grey() -> None:

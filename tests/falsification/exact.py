@@ -18,7 +18,14 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
+from lotnet.frozen.moves import (
+    FrozenChannelShift,
+    FrozenChannelShuffle,
+    FrozenFromColumn,
+    FrozenToColumn,
+    FrozenUpsampling,
+    FrozenZeroPad,
+)
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -107,10 +114,13 @@ def _grouped(module: FrozenGrouped, shape: Shape) -> Function:
 
 
 def _dilated(module: FrozenDilated, shape: Shape) -> Function:
-    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c)."""
+    """Pixel (r + d_h y, c + d_w x) of the shifted image is pixel (y, x) of phase (r, c).
+
+    The transpose shifts the result back instead: its pixel is the one `shift` further on.
+    """
     i, h, w = shape
     (dh, dw), (down, right) = module.settings["dilation"], module.settings["shift"]
-    circular = module.settings["circular"]
+    circular, back = module.settings["circular"], module.settings.get("transposed", False)
     rows, columns = (-(-(n + (0 if circular else s)) // d) for n, s, d in ((h, down, dh), (w, right, dw)))
     (stage,) = module
     function, phases = _function(stage, (i, rows, columns)), list(product(range(dh), range(dw)))
@@ -118,7 +128,8 @@ def _dilated(module: FrozenDilated, shape: Shape) -> Function:
     def phase(image: Column, r: int, c: int) -> Column:
         entries = []
         for n, y, x in product(range(i), range(rows), range(columns)):
-            v, u = r + dh * y - down, c + dw * x - right
+            v, u = r + dh * y, c + dw * x
+            v, u = (v, u) if back else (v - down, u - right)
             if circular:
                 v, u = v % h, u % w
             entries.append(image[(n * h + v) * w + u] if 0 <= v < h and 0 <= u < w else flint.arb(0))
@@ -127,11 +138,16 @@ def _dilated(module: FrozenDilated, shape: Shape) -> Function:
     def apply(images: Columns) -> Columns:
         results = {p: function([phase(image, *p) for image in images]) for p in phases}
         outputs = range(stage.output_shape((i, rows, columns))[0])
+
+        def moved(y: int, size: int, shift: int) -> int:
+            return (y + shift) % size if circular else y + shift
+
+        places = [
+            (o, moved(y, h, down) if back else y, moved(x, w, right) if back else x)
+            for o, y, x in product(outputs, range(h), range(w))
+        ]
         return [
-            [
-                results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw]
-                for o, y, x in product(outputs, range(h), range(w))
-            ]
+            [results[y % dh, x % dw][n][(o * rows + y // dh) * columns + x // dw] for o, y, x in places]
             for n in range(len(images))
         ]
 
@@ -384,6 +400,22 @@ def _upsampling(module: FrozenUpsampling, shape: Shape) -> Function:
     return lambda columns: [[x[n] for n in places] for x in columns]
 
 
+def _channel_shuffle(module: FrozenChannelShuffle, shape: Shape) -> Function:
+    """Output channel `a g + b` is input channel `b c/g + a`."""
+    c, pixels = shape[0], _size(shape) // shape[0]
+    g = module.settings["groups"]
+    places = [(n % g * (c // g) + n // g) * pixels + p for n in range(c) for p in range(pixels)]
+    return lambda columns: [[x[n] for n in places] for x in columns]
+
+
+def _zero_pad(module: FrozenZeroPad, shape: Shape) -> Function:
+    c, h, w = shape if len(shape) == 3 else (shape[0], 1, shape[1])
+    left, right, top, bottom = (*module.settings["border"], 0, 0)[:4]
+    moves = product(range(c), range(-top, h + bottom), range(-left, w + right))
+    places = [(n * h + y) * w + x if 0 <= y < h and 0 <= x < w else None for n, y, x in moves]
+    return lambda columns: [[flint.arb(0) if n is None else x[n] for n in places] for x in columns]
+
+
 def _downsampling(module: FrozenDownsampling, shape: Shape) -> Function:
     c, h, w = shape
     r, s = module.spec.sides
@@ -428,7 +460,9 @@ EVALUATORS: dict[type[FrozenModule], Callable[..., Function]] = {
     FrozenNormPool: _norm_pool,
     FrozenLayerCentering: _layer_centering,
     FrozenChannelShift: _channel_shift,
+    FrozenChannelShuffle: _channel_shuffle,
+    FrozenZeroPad: _zero_pad,
     FrozenUpsampling: _upsampling,
-    FrozenToRow: _as_it_is,
-    FrozenFromRow: _as_it_is,
+    FrozenToColumn: _as_it_is,
+    FrozenFromColumn: _as_it_is,
 }

@@ -107,6 +107,7 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
     lambda rng: Concatenation(OrthogonalConv2d(2, 2, 3), MaxMin()),
     lambda rng: nn.Sequential(OrthogonalConv2d(2, 4, 3), InvertibleUpsampling(2)),
     lambda rng: nn.Sequential(OrthogonalConv2d(2, 9, 3), ChannelShift(3, rng.choice(("zeros", "circular")))),
+    lambda rng: rng.choice((nn.ChannelShuffle(2), nn.ZeroPad2d((1, 0, 2, 0)))),
 ]
 
 

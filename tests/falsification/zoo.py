@@ -311,6 +311,7 @@ def _windows(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
         (centering,),
         (InvertibleUpsampling(2), MaxPool(2)),
         (InvertibleDownsampling(2), ChannelShift(3, rng.choice(("zeros", "circular")))),
+        (nn.ChannelShuffle(2), nn.ZeroPad2d((1, 0, 0, 2)), LayerCentering(c)),
     )
     return (c, height, width), [_normalize(rng, c, scalar=True), convolution, *rng.choice(choices)]
 
@@ -333,9 +334,10 @@ def _transposed(rng: random.Random) -> tuple[Shape, list[nn.Module]]:
     """Transposed convolutions, with strides that may differ along the axes."""
     c, stride = rng.choice((1, 2)), rng.choice((1, 2, (1, 2)))
     recipe = rng.choice((SOC(frozen_terms=2), "lot", "bcop"))
-    layer = OrthogonalConvTranspose2d(
-        c, c, rng.choice((1, 2, 3)), stride, padding_mode="circular", parametrization=recipe
-    )
+    sizes = {"kernel_size": rng.choice((1, 2, 3)), "dilation": rng.choice((1, 1, 2)), "padding_mode": "circular"}
+    if sizes["kernel_size"] == 3:  # which does not fit images of 4 x 4 if it is dilated
+        sizes["dilation"] = 1
+    layer = OrthogonalConvTranspose2d(c, c, stride=stride, parametrization=recipe, **sizes)
     _randomize(layer)
     return (c, 4, 4), [_normalize(rng, c, scalar=True), layer]
 

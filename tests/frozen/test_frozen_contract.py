@@ -30,16 +30,18 @@ from lotnet import (
     NormPool,
     OrthogonalConv1d,
     OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
 )
 from lotnet.frozen import FROZEN, FrozenModule
 from lotnet.frozen.activations import FrozenHardtanh
 from lotnet.frozen.base import Shape
-from lotnet.frozen.moves import FrozenFromRow, FrozenToRow
+from lotnet.frozen.moves import FrozenChannelShuffle, FrozenFromColumn, FrozenToColumn, FrozenZeroPad
 from lotnet.frozen.pointwise import FrozenFlatten
 from lotnet.layers import LipschitzLayer
 from lotnet.layers.base import frozen_block
 from lotnet.layers.plain import leaky_relu
 from lotnet.parametrizations import SOC
+from lotnet.parametrizations.base import PaddingMode
 
 
 def randomized(layer: LipschitzLayer) -> LipschitzLayer:
@@ -59,6 +61,14 @@ def randomized(layer: LipschitzLayer) -> LipschitzLayer:
 
 def frozen(layer: LipschitzLayer, shape: Shape) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
     return lambda dtype: (randomized(layer).frozen(shape, dtype), shape)
+
+
+def transposed_and_dilated(
+    padding_mode: PaddingMode, shape: Shape
+) -> Callable[[torch.dtype], tuple[FrozenModule, Shape]]:
+    """The transpose of an even kernel, dilated by 2, shifts its result."""
+    layer = OrthogonalConvTranspose2d(2, 2, 2, dilation=2, padding_mode=padding_mode, bias=False)
+    return lambda dtype: (next(iter(randomized(layer).frozen(shape, dtype))), shape)
 
 
 EDGES = torch.tensor([-0.7, 1.1], dtype=torch.float64)
@@ -128,6 +138,14 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(ChannelShift(3, "circular"), (11, 2, 3)),
         frozen(ChannelShift(1), (2, 2, 2)),
     ],
+    "channel_shuffle": [
+        lambda dtype: (FrozenChannelShuffle(dtype, {"groups": 2}, {}), (6, 2, 3)),
+        lambda dtype: (FrozenChannelShuffle(dtype, {"groups": 3}, {}), (6, 4)),
+    ],
+    "zero_pad": [
+        lambda dtype: (FrozenZeroPad(dtype, {"border": [1, 0, 2, 3]}, {}), (2, 2, 3)),
+        lambda dtype: (FrozenZeroPad(dtype, {"border": [2, 1]}, {}), (2, 4)),
+    ],
     "grouped": [
         frozen(OrthogonalConv2d(4, 6, 3, groups=2), (4, 2, 2)),
         frozen(OrthogonalConv2d(4, 2, 3, groups=2, parametrization="soc"), (4, 2, 2)),
@@ -136,10 +154,12 @@ CASES: dict[str, list[Callable[[torch.dtype], tuple[FrozenModule, Shape]]]] = {
         frozen(OrthogonalConv2d(2, 3, 3, dilation=2), (2, 5, 4)),
         frozen(OrthogonalConv2d(2, 2, 2, dilation=(2, 1), padding_mode="circular", parametrization="bcop"), (2, 4, 3)),
         frozen(OrthogonalConv2d(4, 4, 2, dilation=(2, 3), groups=2), (4, 3, 5)),
+        transposed_and_dilated("zeros", (2, 3, 5)),
+        transposed_and_dilated("circular", (2, 4, 4)),
     ],
     "upsampling": [frozen(InvertibleUpsampling(2), (8, 2, 3)), frozen(InvertibleUpsampling((1, 3)), (6, 2, 3))],
-    "to_row": [lambda dtype: (FrozenToRow(dtype, {}, {}), (3, 4))],
-    "from_row": [lambda dtype: (FrozenFromRow(dtype, {}, {}), (3, 1, 4))],
+    "to_column": [lambda dtype: (FrozenToColumn(dtype, {}, {}), (3, 4))],
+    "from_column": [lambda dtype: (FrozenFromColumn(dtype, {}, {}), (3, 4, 1))],
 }
 
 kinds = pytest.mark.parametrize("kind", FROZEN)
@@ -224,9 +244,9 @@ def test_an_empty_batch_gives_an_empty_result(kind: str) -> None:
 # Kinds that accept any number of channels, or any side.
 POOLS = {"max_pool", "average_pool", "norm_pool"}
 ANY_CHANNELS = POOLS | {"flatten", "downsampling", "hardtanh", "global_average_pool", "channel_shift"}
-ANY_CHANNELS |= {"to_row", "from_row"}
+ANY_CHANNELS |= {"to_column", "from_column", "zero_pad"}
 ANY_SIDE = POOLS | {"flatten", "max_min", "householder", "group_sort", "leaky_relu", "hardtanh"}
-ANY_SIDE |= {"channel_shift", "upsampling", "to_row", "from_row"}
+ANY_SIDE |= {"channel_shift", "upsampling", "to_column", "from_column", "channel_shuffle", "zero_pad"}
 
 
 @kinds
@@ -237,9 +257,9 @@ def test_only_the_declared_input_shape_is_accepted(kind: str) -> None:
         assert module.fits(shape)
         assert module.fits((shape[0] + 5, *shape[1:])) == (kind in ANY_CHANNELS)
         for place in range(1, len(shape)):
-            more_rows = kind == "from_row" and place == 1
+            more_columns = kind == "from_column" and place == 2
             larger = tuple(n + (d == place) for d, n in enumerate(shape))
-            assert module.fits(larger) == (kind in ANY_SIDE and not more_rows)
+            assert module.fits(larger) == (kind in ANY_SIDE and not more_columns)
 
 
 def test_one_mean_or_shift_is_not_broadcast_over_channels() -> None:

@@ -1,4 +1,4 @@
-"""`OrthogonalConv1d`: the convolution of an image of one row, in networks that read sequences."""
+"""`OrthogonalConv1d`: the convolution of an image of one column, in networks that read sequences."""
 
 import pytest
 import torch
@@ -29,8 +29,8 @@ CASES = [case for case in GRID if isinstance(case.kernel_size, int) and isinstan
 def check(case: Case) -> None:
     layer = randomize(OrthogonalConv1d(4, 4 * case.strides[1], **case.arguments), seed=3)
     shape = (4, case.shape[2])
-    recipe = layer.row.parametrization
-    bounds = [recipe.lipschitz_bound((1, layer.kernel_size), frozen) for frozen in (False, True)]
+    recipe = layer.column.parametrization
+    bounds = [recipe.lipschitz_bound((layer.kernel_size, 1), frozen) for frozen in (False, True)]
     trained = torch.linalg.svdvals(dense(layer.train(), shape, torch.float32).double())
     assert trained[0] <= bounds[0] + 1e-4
     frozen = layer.frozen(shape, torch.float64)
@@ -63,9 +63,9 @@ def test_taps_are_aligned_as_in_pytorch(k: int, dilation: int) -> None:
     x = torch.randn(1, 2, 12, dtype=torch.float64)
     for tap in range(k):
         with torch.no_grad():
-            for kernel in (layer.row.weight, plain.weight):
+            for kernel in (layer.column.weight[..., 0], plain.weight):
                 kernel.zero_()
-                kernel[0, 1, ..., tap], kernel[1, 0, ..., tap] = 1, -1
+                kernel[0, 1, tap], kernel[1, 0, tap] = 1, -1
         assert torch.allclose(layer(x), plain(x), atol=1e-9)
 
 

@@ -23,6 +23,7 @@ from lotnet import (
     MaxPool,
     Normalize,
     NormalizedLinear,
+    OrthogonalConv1d,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -168,7 +169,7 @@ class OwnIdentity(nn.Identity):
         (Doubling(3, 3, 3), "Doubling"),
         (OwnSequence(OrthogonalConv2d(3, 3, 3)), "OwnSequence"),
         (OwnIdentity(), "OwnIdentity"),
-        (nn.Softmax(1), "Softmax"),
+        (nn.Unflatten(1, (3, 1)), "Unflatten"),
     ),
 )
 def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> None:
@@ -199,6 +200,16 @@ def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> N
         (nn.MaxPool2d((2, 1)), "MaxPool(size)"),
         (nn.AvgPool2d(2), "use AveragePool"),
         (nn.AdaptiveAvgPool2d(1), "use GlobalAveragePool"),
+        (nn.Conv1d(3, 3, 3), "use OrthogonalConv1d"),
+        (nn.AvgPool1d(2), "use AveragePool"),
+        (nn.MaxPool1d(2), "disjoint square ones"),  # on images
+        (nn.MultiheadAttention(4, 2), "multiplies parts of its input"),
+        (nn.Softmax(1), "leave it out"),
+        (nn.Hardshrink(), "it may jump"),
+        (nn.Upsample(scale_factor=2), "InvertibleUpsampling"),
+        (nn.ReflectionPad2d(1), "use nn.ZeroPad2d"),
+        (nn.ZeroPad2d(-1), "borders of zero or more"),
+        (nn.Conv3d(3, 3, 3), "images and sequences only"),
     ),
 )
 def test_a_refusal_names_the_replacement(foreign: nn.Module, replacement: str) -> None:
@@ -217,6 +228,16 @@ def test_plain_modules_that_are_frozen_as_they_are() -> None:
     assert torch.allclose(frozen(x), model(x), atol=1e-5)
     with pytest.raises(InputError, match=r"model.0 \(PixelShuffle\) does not take inputs of shape \(3, 8, 8\)"):
         freeze(nn.Sequential(nn.PixelShuffle(2)), (3, 8, 8))
+
+
+def test_plain_modules_that_move_entries_of_images_and_sequences() -> None:
+    images = nn.Sequential(nn.ZeroPad2d((1, 2, 0, 3)), nn.ChannelShuffle(2), OrthogonalConv2d(4, 4, 3, stride=2))
+    sequences = nn.Sequential(nn.ZeroPad1d((0, 3)), nn.ChannelShuffle(2), nn.MaxPool1d(2), OrthogonalConv1d(4, 2, 3))
+    for model, shape in ((images, (4, 5, 7)), (sequences, (4, 5))):
+        frozen = freeze(model.eval(), shape)
+        x = torch.rand(2, *shape)
+        assert torch.allclose(frozen(x), model(x), atol=1e-5)
+        assert float(frozen.lipschitz_bound()) < 1 + 1e-6
 
 
 def test_a_subclass_that_keeps_the_forward_is_not_foreign() -> None:

@@ -49,3 +49,5 @@ def test_only_floating_point_numbers_are_taken(name: str) -> None:
 def test_an_empty_batch_gives_an_empty_result(name: str) -> None:
     layer, shape = make(name), SHAPES.get(name, (4, 4, 4))
     assert layer(torch.zeros(0, *shape)).shape == (0, *layer(torch.zeros(2, *shape)).shape[1:])
+    assert layer.train()(torch.zeros(0, *shape)).shape[0] == 0
+    assert all(torch.isfinite(buffer).all() for buffer in layer.buffers())

@@ -9,7 +9,14 @@ import torch.nn.functional as F
 from layer_cases import dense, largest_singular_value, randomize
 from torch import Tensor, nn
 
-from lotnet import LOT, OrthogonalConv2d
+from lotnet import (
+    LOT,
+    NormalizedLinear,
+    OrthogonalConv1d,
+    OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
+    OrthogonalLinear,
+)
 from lotnet.errors import InputError
 from lotnet.linalg.fourier import Grid, full_kernel
 from lotnet.operators import Spectrum
@@ -349,6 +356,20 @@ def test_arguments_in_the_order_of_pytorch(arguments: tuple) -> None:
     x = torch.randn(1, 2, 6, 8)
     assert torch.equal(layer(x), plain(x))
     assert layer(x).shape == nn.Conv2d(2, 4, *arguments)(x).shape
+
+
+def test_device_and_precision_in_the_constructor() -> None:
+    for made in (
+        OrthogonalConv2d(2, 4, 3, 1, "same", 1, 1, True, "zeros", None, torch.float64),
+        OrthogonalConv1d(2, 4, 3, device="cpu", dtype=torch.float64),
+        OrthogonalConvTranspose2d(2, 4, 3, device="cpu", dtype=torch.float64),
+        OrthogonalLinear(2, 4, device="cpu", dtype=torch.float64),
+        NormalizedLinear(2, 4, True, None, torch.float64),
+    ):
+        assert {parameter.dtype for parameter in made.parameters()} == {torch.float64}
+    assert OrthogonalConv2d(2, 4, 3, device="meta").weight.is_meta
+    with pytest.raises(InputError, match=r"dtype must be a floating-point type, .* not torch.complex64"):
+        OrthogonalConv2d(2, 4, 3, dtype=torch.complex64)
 
 
 def test_a_zero_kernel_is_the_zero_map_and_can_be_trained() -> None:

@@ -60,6 +60,8 @@ LAYERS: dict[str, tuple[nn.Module, ...]] = {
     "layer centering": (LayerCentering(4),),
     "concatenation": (Concatenation(OrthogonalConv2d(4, 4, 3), nn.Identity(), MaxMin()),),
     "channel shift": (OrthogonalConv2d(4, 9, 1), ChannelShift(3)),
+    "channel shuffle": (OrthogonalConv2d(4, 6, 1), nn.ChannelShuffle(2)),
+    "zeros around": (nn.ZeroPad2d((0, 1, 2, 0)),),
     "upsampling": (InvertibleUpsampling(2),),
     "transposed": (OrthogonalConvTranspose2d(4, 2, 3, 2),),
     "strides": (OrthogonalConv2d(4, 8, 3, (1, 2)), OrthogonalConvTranspose2d(8, 4, 3, (3, 1))),

@@ -1,7 +1,11 @@
 """The two ways to compute polar factors: decompositions, as on a CPU, and products, as on a GPU."""
 
+import math
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from matrix_cases import conditioned, svd_polar
 
 from lotnet.kernels import dispatch
@@ -37,6 +41,55 @@ def test_singular_values_are_at_most_one_at_any_condition_and_scale(
         if scale >= smallest:
             w.abs().sum().backward()
             assert v.grad is not None and torch.isfinite(v.grad).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    m=st.integers(1, 24),
+    n=st.integers(1, 40),
+    seed=st.integers(0, 9),
+    dtype=st.sampled_from(DTYPES),
+    log_condition=st.floats(0, 16),
+    small=st.integers(0, 24),
+    rank=st.integers(0, 24),
+    log_scale=st.floats(-30, 30),
+    limit=st.sampled_from((1024.0, 1e12, 1e30)),
+)
+def test_singular_values_are_at_most_one_for_any_spectrum(
+    m: int, n: int, seed: int, dtype: torch.dtype, log_condition: float, small: int, rank: int, log_scale: float,
+    limit: float,
+) -> None:  # fmt: skip
+    """Whatever `_GRAM_LIMIT` predicts: what it lets through is checked."""
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    p, _, q = torch.linalg.svd(conditioned(m, n, 2.0, wide, seed, batch=2), full_matrices=False)
+    s = torch.ones(min(m, n), dtype=torch.float64)
+    s[max(0, len(s) - small) :] = 10.0**-log_condition
+    s[rank + 1 :] = 0.0
+    v = ((p * s) @ q * 10.0**log_scale).to(dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(polar_svd, "_GRAM_LIMIT", limit)
+        found = polar(v), accurate_polar(v)
+    assert all(torch.linalg.svdvals(w.to(torch.complex128)).max() <= 1 + rounding(dtype) for w in found)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("factor", (0.1, 0.99, -1.0, math.nan))
+def test_a_decomposition_that_is_not_accurate_enough_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, factor: float
+) -> None:
+    """If one of three decompositions goes wrong, that matrix takes the other way, and the others keep their bits."""
+    v = conditioned(12, 20, 4.0, dtype)
+    expected, eigh = polar(v), torch.linalg.eigh
+
+    def inaccurate(gram: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, u = eigh(gram)
+        values[1] *= factor
+        return values, u
+
+    monkeypatch.setattr(torch.linalg, "eigh", inaccurate)
+    w = polar(v)
+    assert torch.equal(w[::2], expected[::2]) and not torch.equal(w[1], expected[1])
+    assert (w - svd_polar(v)).abs().max() <= rounding(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -35,7 +35,8 @@ def made(name: str) -> Operator:
         "kernel, filled up": Kernel(kernel, "circular", extra=(1, 2)),
         "series": Series(skew(3), 6, 3),
         "dilated": Dilated(Kernel(kernel), Phases((2, 3), (1, 0))),
-        "dilated, periodic": Dilated(spectrum(Grid(3, 4)), Phases((2, 1), circular=True)),
+        "dilated, periodic": Dilated(spectrum(Grid(3, 4)), Phases((2, 1), (1, 0), circular=True)),
+        "dilated, transposed": Dilated(Kernel(kernel), Phases((2, 3), (1, 2), transposed=True)),
         "grouped": Grouped((Kernel(kernel[:, :1]), Kernel(kernel[:, 1:]))),
     }
     return forms[name]
@@ -52,6 +53,7 @@ NAMES = (
     "series",
     "dilated",
     "dilated, periodic",
+    "dilated, transposed",
     "grouped",
 )
 
@@ -71,7 +73,7 @@ def test_cast(name: str) -> None:
     contract.check_cast(made(name), SHAPE)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "dilated"])  # which is shifted
+@pytest.mark.parametrize("name", NAMES)
 def test_adjoint(name: str) -> None:
     contract.check_adjoint(made(name), SHAPE)
 

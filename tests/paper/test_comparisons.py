@@ -39,8 +39,8 @@ def test_an_ablation_compares_networks_with_the_same_epochs() -> None:
     padding = comparisons.ablations([circular, short, without])[1]
     assert padding.usual.variant == "zero padding" and padding.differences()[1]["clean"] == pytest.approx(-1)
     text = results_page.markdown([circular, short, without])
-    assert "| LipConvnet-20 LOT | residual | no residual | 60 | +0.70 / **+2.00** |" in text
-    assert "| LipConvnet-20 LOT | zero padding | circular padding | 60 | +1.21 / **-1.00** |" in text
+    assert "| LipConvnet-20, LOT | residual | no residual | 60 | +0.70 / **+2.00** |" in text
+    assert "| LipConvnet-20, LOT | zero padding | circular padding | 60 | +1.21 / **-1.00** |" in text
 
 
 def test_seeds_of_the_same_settings_are_averaged() -> None:
@@ -48,7 +48,7 @@ def test_seeds_of_the_same_settings_are_averaged() -> None:
     other = made_up("other", cifar10(model=PLAIN20))
     (found,) = comparisons.repeated([first, second, other])
     assert found.mean()["clean"] == pytest.approx(71) and found.spread()["clean"] == pytest.approx(2**0.5)
-    assert "| LipConvnet-5, LOT, CReg, 200 epochs | cifar10 | 0, 1 | 71.00 ± 1.41 |" in results_page.markdown(
+    assert "| LipConvnet-5, LOT, CReg loss, 200 epochs | CIFAR-10 | 0, 1 | 71.00 ± 1.41 |" in results_page.markdown(
         [first, second, other]
     )
     assert comparisons.repeated([first, replace(first, name="again")]) == []
@@ -66,9 +66,9 @@ def test_a_student_is_compared_with_supervised_training_of_as_many_steps() -> No
     gain = comparisons.paper_gain(some)
     assert gain is not None and (gain["clean"], gain["cert_108"]) == pytest.approx((-4.82, 6.32))
     text = results_page.markdown([all_images, long, other, short, some], figures={"self-training.png"})
-    assert "too near to a test image: 148 images of cifar100 and tiny-imagenet." in text
-    assert "| LipConvnet-5, LOT, CReg | 25,000 | 100 | 72.00 (-5.00) |" in text
-    assert "| LipConvnet-5, LOT, CReg, paper | 500,000 | 200 | (-4.82) | (-0.82) | (+3.14) | (+6.32) |" in text
+    assert "too near to a test image were left out: 148 images of cifar100 and tiny-imagenet." in text
+    assert "| LipConvnet-5, LOT, CReg loss | 25,000 | 100 | 72.00 (-5.00) |" in text
+    assert "| LipConvnet-5, LOT, CReg loss, paper | 500,000 | 200 | (-4.82) | (-0.82) | (+3.14) | (+6.32) |" in text
     assert "](self-training.png)" in text
     assert comparisons.selftrained([some]) == [], "nothing to compare with"
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from literal_lot import newton_polar
 from lotnet.errors import InputError
-from lotnet.paper.newton_bound import largest_singular_values, newton_error_bound, newton_iterates
+from lotnet.paper.newton_bound import newton_error_bound, newton_iterates
 
 
 def matrices(m: int, n: int, seed: int = 0) -> Tensor:
@@ -30,15 +30,13 @@ def test_singular_values_rise_from_below(shape: tuple[int, int]) -> None:
     assert (every.diff(dim=0) >= -rounding).all()
     assert every.max() <= 1 + rounding
     assert every[-1].min() >= 1 - 1e-6
-    largest = largest_singular_values(matrices(*shape), 25)
-    assert torch.allclose(largest, every[..., 0], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", ((4, 4), (3, 6)))
 def test_the_bound_holds_and_tends_to_one(shape: tuple[int, int]) -> None:
     for seed in range(4):
         v = matrices(*shape, seed)
-        largest = largest_singular_values(v, 30)
+        largest = torch.stack([torch.linalg.matrix_norm(w, ord=2) for w in newton_iterates(v, 30)])
         bounds = torch.stack([newton_error_bound(v, steps) for steps in range(31)])
         assert (largest <= bounds + 1e-12).all()
         assert (bounds.diff(dim=0) <= 1e-12).all()

@@ -68,9 +68,10 @@ def test_a_made_up_result_appears_beside_its_row_of_the_paper(tmp_path: Path) ->
     row = results.paper_row(found[0])
     assert row is not None and (row.model, row.conv, row.clean) == ("LipConvnet-20", "LOT", 77.12)
     text = results_page.markdown(found)
-    assert "| mine | 80.00 | 65.00 | 50.00 | 40.00 |" in text
+    assert "| LipConvnet-20, LOT, CReg loss | CIFAR-10 | 80.00 | 65.00 | 50.00 | 40.00 | 200 |" in text
+    assert "| `mine` |" in text
     assert "| 77.12 / **80.00** / +2.88 | 64.30 / **65.00** / +0.70 | 49.49 / **50.00** / +0.51 |" in text
-    assert results.title(found[0]) == "LipConvnet-20, LOT, CReg, 200 epochs"
+    assert results.title(found[0]) == "LipConvnet-20, LOT, CReg loss, 200 epochs"
 
 
 @pytest.mark.parametrize(
@@ -137,9 +138,9 @@ def test_a_row_shows_the_longest_run_and_of_equally_long_runs_the_newest(tmp_pat
         assert {result.name for result in found.values()} == {"new"}
     assert results.measured([replace(new, command="lotnet selftrain --config cifar10/plain")]) == {}
     assert "not run yet: 106" in results_page.markdown([])
-    assert "sup, cifar10, LOT: LipConvnet-5, LipConvnet-10, LipConvnet-15, LipConvnet-25" in results_page.markdown(
-        [new]
-    )
+    text = results_page.markdown([new])
+    assert "(`lotnet paper sup`):\n\n* CIFAR-10, SOC: 5, 10, 15, 20" in text
+    assert "\n* CIFAR-10, LOT: 5, 10, 15, 25" in text
 
 
 def test_the_residual_network_has_its_row() -> None:
@@ -150,7 +151,7 @@ def test_the_residual_network_has_its_row() -> None:
 def test_the_wide_network_has_a_title_and_no_row() -> None:
     result = made_up("wide", RunConfig.from_recipe("cifar10/wide", {"loss.kind": "emma-annealing"}))
     assert results.paper_row(result) is None
-    title = "wide network, 12 x 128 channels, LOT, EMMA with logit annealing, last-layer normalisation, 200 epochs"
+    title = "wide network, 12 x 128 channels, LOT, EMMA loss with logit annealing, last-layer normalisation, 200 epochs"
     assert results.title(result) == title
 
 

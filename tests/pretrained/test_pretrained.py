@@ -58,6 +58,18 @@ def test_kernels_are_stored_in_half_precision_and_nothing_else_is(run: Path, she
         assert torch.equal(tensor, trained[name].half() if is_kernel else trained[name])
 
 
+def test_a_model_without_a_data_set_is_not_certified_on_another_one(tmp_path: Path, capsys) -> None:
+    """Digits have the same shape, but nothing says that the model is about them."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), lotnet.OrthogonalLinear(64, 10))
+    lotnet.save_pretrained(freeze(network, (1, 8, 8)), tmp_path / "mine")
+    assert main(["certify", str(tmp_path / "mine"), "--limit", "5"]) == 2
+    assert "does not say which data set the model is for" in capsys.readouterr().err
+    model = lotnet.load(tmp_path / "mine")
+    model.name_classes(list("0123456789"), data="digits")
+    lotnet.save_pretrained(model, tmp_path / "mine")
+    assert main(["certify", str(tmp_path / "mine"), "--limit", "5"]) == 0
+
+
 def test_a_shipped_model_is_the_same_to_the_last_bit_every_time(shipped: Path) -> None:
     images = to_unit(load("digits").test.images[:5], torch.float64)
     before = torch.get_rng_state()
@@ -102,7 +114,7 @@ def test_a_packed_model_has_a_model_card(run: Path, shelf: Path) -> None:
     card, stored = (shelf / "tiny" / "README.md").read_text(), packed.read(shelf / "tiny")
     assert stored.result is not None
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
-    assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result["certified"]["float"]]
+    assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result.certified["float"]]
     assert "40 images of the test split of digits" in card and "Epochs: 1, in batches of 32; seed 0." in card
     assert json.loads((shelf / "tiny" / "packed.json").read_text())["sha256"] in card
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
@@ -115,7 +127,7 @@ def test_models_that_come_with_lotnet() -> None:
     for name in shipped_names():
         assert sum(file.stat().st_size for file in (FOLDER / name).iterdir()) <= LARGEST
         stored = packed.read(FOLDER / name)
-        assert stored.result is not None and stored.result["images"] >= 1000
+        assert stored.result is not None and stored.result.images >= 1000
         assert len(stored.classes) == stored.images.classes
         settings = (FOLDER / name / packed.SETTINGS).read_text()
         assert not MACHINE.search(settings)

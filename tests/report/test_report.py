@@ -3,18 +3,26 @@
 import json
 import math
 import re
+import shutil
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from made_up_runs import NAMES, RADII, add_attacks, certified_share, made_up_data, made_up_run, read
 
+from lotnet import FrozenModel
 from lotnet.cli.main import main
 from lotnet.data import Split
+from lotnet.frozen.model import FROZEN
 from lotnet.report import collect, render
-from lotnet.report.chart import chart, tick_step
+from lotnet.report.acronyms import expanded
+from lotnet.report.chart import Axes, chart, tick_step
 from lotnet.report.gallery import gallery
+from lotnet.report.layers import layer_title
+from lotnet.report.perturbation import strip
 from lotnet.runs.data import subset_indices
 
 PAPER = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
@@ -68,7 +76,7 @@ def test_the_tables_hold_the_numbers_without_javascript(pictures: Split, tmp_pat
     for label, name in enumerate(NAMES):
         mine = [f"{100 * certified_share(run, radius, label):.1f}%" for radius in (36 / 255, -1)]
         assert row(page, name)[2:] == mine
-    assert row(page, "1 Kernel") == ["1 Kernel", "1.000000000", "2.0e-06", "1.20 s"]
+    assert row(page, "1 convolution, stored as a kernel")[1:] == ["1.000000000", "2.0e-06", "1.20 s"]
     assert row(page, "mine, best and last")[1] == "5"
     assert row(page, "Commit")[1] == "c0ffee" and row(page, "Command")[1] == "lotnet train --seed 0"
     assert row(page, "loss.kind")[1] == "creg"
@@ -82,8 +90,68 @@ def test_several_runs_stand_side_by_side(pictures: Split, tmp_path: Path) -> Non
     page = (tmp_path / "both.html").read_text()
     for run in (one, other):  # the same name: the page shows their paths
         assert row(page, str(run))[2] == f"{certified_share(run, 36 / 255):.2%}"
-    assert "different numbers of images" in page and ", LOT layers" in page
+    assert "different numbers of images" in page and "LipConvnet-5, LOT, cross-entropy" in page
     assert row(page, "seed")[1:] == ["0", "1"] and '<tr class="changed"><th scope="row">seed</th>' in page
+    assert "The runs differ in one setting, <code>seed</code>" in page
+
+
+def test_runs_that_differ_in_several_settings_are_compared_with_a_list_of_them(pictures: Split, tmp_path: Path) -> None:
+    one = made_up_run(tmp_path / "one", pictures.labels, loss={"kind": "offset", "offset": 0.25})
+    other = made_up_run(tmp_path / "other", pictures.labels, trainer={"epochs": 7}, loss={"kind": "emma"})
+    page = render(collect([one, other]), None, 36 / 255)
+    assert "differ in 4 settings, so a difference in accuracy cannot be put down to one of them" in page
+    rows = Cells(page.partition("Settings that differ")[2].partition("</table>")[0]).rows
+    assert {cells[0] for cells in rows[1:]} == {"loss.kind", "loss.offset", "loss.radius", "trainer.epochs"}
+    assert ["loss.offset", "0.25", "not one of its settings"] in rows and ["loss.kind", "offset", "emma"] in rows
+    assert "LOT, offset cross-entropy" in page and "LOT, EMMA loss" in page and "different losses" in page
+    assert "The runs have the same settings" in render(collect([one, copied(one)]), None, 0.0)
+
+
+def copied(run: Path) -> Path:
+    return Path(shutil.copytree(run, run.with_name("copy")))
+
+
+def test_layers_say_what_is_multiplied(pictures: Split, tmp_path: Path) -> None:
+    run = made_up_run(tmp_path / "run", pictures.labels)
+    page = render(collect([run]), None, 0.0)
+    assert "the bounds of the first 1 of 2 layers, multiplied, give 3.98" in page
+    assert row(page, "Product of the first 1 of 2 layers")[1] == "3.980000000"
+    assert "residual block" not in page
+    certificates = read(run)
+    certificates["audit"][1]["name"] = "model.1.shortcut.0"
+    (run / "certificates.json").write_text(json.dumps(certificates))
+    assert "A residual block counts as" in render(collect([run]), None, 0.0)
+
+
+def test_acronyms_are_expanded_as_in_the_glossary() -> None:
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
+    found = expanded(["LipConvnet-5, LOT, CReg loss", "LipConvnet-5, SOC, EMMA loss", "BCOP", "ECO", "RKO", "Cayley"])
+    assert list(found) == ["LOT", "SOC", "BCOP", "ECO", "RKO", "CReg", "EMMA"]
+    assert all(f"**{acronym}** ({expansion}):" in glossary for acronym, expansion in found.items())
+
+
+def test_every_frozen_layer_has_a_name_in_words() -> None:
+    """Sequences and residual blocks are no rows of the table: their layers are."""
+    kinds = {form.__name__.removeprefix("Frozen") for form in FROZEN.values()} - {"Sequential", "Residual"}
+    assert all(layer_title("0", kind) != f"0 {kind}" for kind in kinds)
+
+
+def test_the_perturbation_is_adversarial_with_a_model_and_random_without(
+    model: FrozenModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path))
+    images = Split(torch.randint(0, 256, (40, 1, 8, 8), dtype=torch.uint8), torch.arange(40) % 10)
+    (run,) = collect([made_up_run(tmp_path / "run", images.labels)])
+    adversarial, random = strip(run, images, model), strip(run, images, None)
+    assert adversarial is not None and random is not None and adversarial.index == random.index
+    for made in (adversarial, random):
+        assert [step.norm for step in made.steps] == pytest.approx(RADII, rel=1e-4)
+    assert adversarial.adversarial and all(step.predicted for step in adversarial.steps)
+    assert not random.adversarial and all(step.predicted is None for step in random.steps)
+    assert len({step.picture for step in (*adversarial.steps, *random.steps)}) == 6
+    assert run.correct[adversarial.index] and adversarial.true == NAMES[run.labels[adversarial.index]]
+    page = render([run], images, 0.0, model)
+    assert "An adversarial perturbation" in page and "A random perturbation" in render([run], images, 0.0)
 
 
 def test_the_gallery_shows_extremes_mistakes_and_neighbours(pictures: Split, tmp_path: Path) -> None:
@@ -93,11 +161,15 @@ def test_the_gallery_shows_extremes_mistakes_and_neighbours(pictures: Split, tmp
     (run,) = collect([path])
     cards = gallery(run, pictures, 1)
     held = np.where(run.correct, run.radii, -1)
-    assert [card.index for card in cards["most"] if card.top] == places[np.argsort(-held)[:12]].tolist()
+    assert [card.index for card in cards["most"] if card.top] == places[np.argsort(-held)[:10]].tolist()
     assert {card.label for card in cards["least"]} == set(range(10))
+    assert [card.label for card in cards["classes"]] == list(range(10)) and all(card.top for card in cards["classes"])
+    for card in cards["classes"]:
+        radii = sorted(run.radii[run.correct & (run.labels == card.label)])
+        assert card.radius == radii[len(radii) // 2] and card.predicted == card.true
     assert [card.radius for card in cards["least"]] == sorted(card.radius for card in cards["least"])
     assert all(card.predicted != card.true for card in cards["mistakes"])
-    assert 12 < len(cards["most"]) <= 12 + 60
+    assert 10 < len(cards["most"]) <= 10 + 60
     # The attack numbered all 300 images: its number 5 is another image among the 200, or none.
     assert [card.index for card in cards["attacked"]] == [5] * (5 in places)
     add_attacks(path, pictures.select(slice(1, None)), [5], limit=300)  # not the image at that place
@@ -121,6 +193,7 @@ def test_the_page_makes_no_requests_and_runs_one_script(pictures: Split, tmp_pat
     (run / "environment.json").write_text(json.dumps(environment))
     page = render(collect([run]), pictures, 36 / 255)
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
+    assert (resources.files("lotnet") / "web" / "style.css").read_text() in page  # which the demo page shows too
     assert len(re.findall("<script", page)) == 2 and "default-src 'none'" in page.replace("&#39;", "'")
     assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
 
@@ -140,17 +213,24 @@ def test_a_diverged_run_is_drawn_without_its_nonfinite_losses(pictures: Split, t
 
 def test_ticks_are_round_numbers() -> None:
     assert [tick_step(span) for span in (1, 0.9, 4.1, 37, 1e-3)] == [0.2, 0.2, 1, 10, pytest.approx(2e-4)]
-    made = chart("k", "t", "x", [(0, "a", [(0, 0.0), (1, 0.73)])], x_range=(0, 1), percent=True)
+    made = chart("k", Axes("x", "y", (0, 1), percent=True, guides=RADII), [(0, "a", [(0, 0.0), (1, 0.73)])])
     assert [tick.text for tick in made.y_ticks] == ["0%", "20%", "40%", "60%", "80%"]
     assert made.lines[0].path == "M0 1000L1000 87.5"
-    flat = chart("k", "t", "x", [(0, "a", [(1, 3.0), (2, 3.0)])], x_range=(0, 2), percent=False)
+    assert [tick.text for tick in made.guides] == [
+        "36/255",
+        "",
+        "108/255",
+    ]  # where names would overlap, one is left out
+    epochs = chart("k", Axes("x", "y", (0, 3), whole=True), [(0, "a", [(1, 2.0), (3, 1.0)])])
+    assert [tick.text for tick in epochs.x_ticks] == ["0", "1", "2", "3"]
+    flat = chart("k", Axes("x", "y", (0, 2)), [(0, "a", [(1, 3.0), (2, 3.0)])])
     assert flat.y_range[0] <= 3 < flat.y_range[1]
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 400, 401, 1000, 1001])
 def test_a_long_line_is_thinned_and_keeps_its_end(epochs: int) -> None:
     points = [(n, n / 2) for n in range(epochs)]
-    (line,) = chart("k", "t", "x", [(0, "a", points)], x_range=(0, 1001), percent=False).lines
+    (line,) = chart("k", Axes("x", "y", (0, 1001)), [(0, "a", points)]).lines
     assert len(line.points) <= 401 and set(line.points) <= set(points)
     assert line.points[:1] == points[:1] and line.points[-1:] == points[-1:]
 

@@ -76,6 +76,12 @@ def test_what_was_chosen_is_stored_and_the_command_line_wins(folder: str) -> Non
     assert (same.model, same.trainer, name) == (large.model, large.trainer, "folder/default")
 
 
+def test_a_run_that_starts_from_a_model_is_shorter(folder: str) -> None:
+    config = config_of("--data.name", folder, "--init", "lipconvnet5-cifar10")
+    assert isinstance(config.model, LipConvnet)
+    assert (config.model.channels, config.trainer.epochs, config.optimizer.lr) == (32, 10, 0.002)
+
+
 def test_a_recipe_of_ones_own_keeps_its_settings_unless_the_command_line_names_a_preset(
     folder: str, tmp_path: Path
 ) -> None:

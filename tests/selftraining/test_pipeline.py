@@ -169,7 +169,7 @@ def test_a_stage_with_other_settings_is_refused(root: Path, tmp_path: Path) -> N
     (path / "selftraining.json").unlink()
     config = path / "teacher" / "config.yaml"
     config.write_text(config.read_text().replace("epochs: 3", "epochs: 4"))
-    with pytest.raises(InputError, match=r"teacher has other settings than .*selftraining.yaml"):
+    with pytest.raises(InputError, match=r"teacher was trained with other settings: .*selftraining.yaml"):
         run(path, Plan.read(path))
 
 
@@ -240,6 +240,13 @@ def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
     assert done.seeds[0].measured.wrong_pseudo_labels == Share(118, 151)
     results.write(tmp_path / "again.json", done)
     assert (tmp_path / "again.json").read_text() == FORMAT_1.read_text()
+
+
+def test_a_value_of_another_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "selftraining.json"
+    path.write_text(FORMAT_1.read_text().replace('"labelled": 39', '"labelled": "39"'))
+    with pytest.raises(InputError, match=r"is damaged: delete it"):
+        results.read(path)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}', '{"format": 1, "seeds": []}', "3"])

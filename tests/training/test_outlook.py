@@ -28,17 +28,17 @@ def outlook() -> Outlook:
 
 
 def test_the_lines_name_images_pixels_augmentation_network_and_plan(outlook: Outlook) -> None:
-    lines = dict(outlook.lines("cpu", Pace(step=2.0, validation=4.0)))
+    lines = dict(outlook.lines("cpu"))
     assert lines["images"] == "1,368 to train on, 70 to choose the best epoch, 359 to test; 10 classes"
     assert lines["pixels"] == "8 x 8 pixels, grey"
     assert lines["augmentation"] == "shifts by up to 1 pixel"
     assert re.fullmatch(r"LipConvnet, 4 lot layers, [\d,]+ parameters", lines["network"])
     assert lines["training"] == "30 epochs of 42 steps with 32 images, on cpu with 1 thread(s)"
-    seconds = 30 * (42 * 2 + 4)
-    assert lines["time"].startswith(f"2 s per step as measured now, about {seconds / 60:.0f} min in all, until ")
-    resumed = dict(outlook.lines("cpu", Pace(2.0, 4.0), done=15 * 42))
-    assert f"about {seconds / 120:.0f} min in all" in resumed["time"]
-    assert "after the first steps" in dict(outlook.lines("cpu", None))["time"]
+    pace, seconds = Pace(step=2.0, validation=4.0), 30 * (42 * 2 + 4)
+    said = outlook.duration(pace)
+    assert said.startswith(f"2 s per step as measured now, about {seconds / 60:.0f} min in all, until ")
+    assert f"about {seconds / 120:.0f} min in all" in outlook.duration(pace, done=15 * 42)
+    assert "after the first steps" in outlook.duration(None)
 
 
 def test_measuring_changes_neither_the_model_nor_the_random_numbers(outlook: Outlook) -> None:

@@ -19,9 +19,14 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import figure, heading, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png, put_title
 from lotnet.errors import InputError
 from lotnet.progress import progress_bar
+
+CAPTION = (
+    "Each image is what one neuron, whose number stands above it, responds to most: look for strokes and shapes, as "
+    "opposed to noise. Every image has its own contrast."
+)
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,12 @@ def files(networks: list[Network], ascent: AscentSettings, found: dict[str, Feat
         "decay": ascent.decay,
         "seed": ascent.seed,
         "networks": [
-            {"run": str(network.run.path), "name": network.name}
-            | {key: getattr(found[network.name], key) for key in names}
+            {"run": network.source, "name": network.name} | {key: getattr(found[network.name], key) for key in names}
             for network in networks
         ],
     }
     images = {f"images.{n}": features.images for n, features in enumerate(found.values())}
-    return AnalysisFiles("features", content, lambda: draw(found), images)
+    return AnalysisFiles("features", content, lambda: draw(found, networks[0].common), CAPTION, images)
 
 
 def hidden_layer(model: nn.Sequential, layer: int | None) -> int:
@@ -180,19 +184,23 @@ def maximize_neurons(
     return Features(layer, tuple(neurons), before, after, x.cpu())
 
 
-def draw(found: dict[str, Features], columns: int = 4) -> bytes:
-    """Plot the images as a PNG, one block per network; each image has its own contrast."""
-    blocks = {name: features.images for name, features in found.items()}
-    rows = -(-max(len(images) for images in blocks.values()) // columns)
-    picture = figure(0.95 * columns * len(blocks) + 0.3 * len(blocks), 0.95 * rows + 0.5)
-    for part, (name, images) in zip(picture.subfigures(1, len(blocks), squeeze=False)[0], blocks.items(), strict=True):
-        part.suptitle(heading(name, 48), fontsize=9)
+def draw(found: dict[str, Features], common: str) -> bytes:
+    """Plot the images as a PNG, one block per network, two blocks side by side; each image has its own contrast."""
+    across = min(len(found), 2)
+    columns = 8 // across
+    rows = -(-max(len(features.images) for features in found.values()) // columns)
+    down = -(-len(found) // across)
+    picture = figure(WIDTH, (0.98 * rows + 0.35) * down + 0.3)
+    put_title(picture, common)
+    parts = picture.subfigures(down, across, squeeze=False).flatten()
+    for part, (name, features) in zip(parts, found.items(), strict=False):
+        part.suptitle(heading(f"{name}: neurons of layer {features.layer}", 84 // across), fontsize=SMALL + 1)
         places = part.subplots(rows, columns, squeeze=False).flatten()
         for place in places:
             place.axis("off")
-        for place, image, neuron in zip(places, images, found[name].neurons, strict=False):
+        for place, image, neuron in zip(places, features.images, features.neurons, strict=False):
             place.imshow(_pixels(image).numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-            place.set_title(str(neuron), fontsize=6, pad=2)
+            place.set_title(str(neuron), fontsize=SMALL, pad=2)
     return png(picture)
 
 

@@ -25,13 +25,15 @@ class AnalysisFiles:
     """The numbers, for NAME.json."""
     draw: Callable[[], bytes]
     """Makes NAME.png. Needs matplotlib."""
+    caption: str = ""
+    """A sentence that says what to see in the plot. It is stored with the numbers."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """For NAME.safetensors, if there are any."""
 
     def write(self, folder: Path, prefix: str = "") -> list[Path]:
         """Write the files, and return their paths. Without matplotlib there is no plot among them."""
         stem = f"{prefix}{self.name}"
-        text = json.dumps({"format": FORMAT, **self.content}, indent=1, allow_nan=False)
+        text = json.dumps({"format": FORMAT, **self.content, "caption": self.caption}, indent=1, allow_nan=False)
         written = {folder / f"{stem}.json": text.encode()}
         if self.tensors:
             tensors = {name: tensor.contiguous() for name, tensor in self.tensors.items()}

@@ -20,15 +20,20 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import figure, heading, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, png, put_title, round_levels
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.layers import NormalizedLinear, OrthogonalConv2d
 from lotnet.losses import Loss
 from lotnet.progress import progress_bar
-from lotnet.runs.data import load_data, split_subset
+from lotnet.runs.data import split_subset
 from lotnet.training.precision import evaluating
+
+CAPTION = (
+    "The cross is the trained network, and all panels have the same levels: closed rings around the cross alone are a "
+    "smooth bowl, and rings elsewhere are further minima or peaks."
+)
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,11 @@ def analyze(networks: list[Network], settings: LandscapeSettings, console: Conso
         task = progress.add_task("evaluating losses", total=len(networks) * settings.points**2)
         for network in networks:
             weight = next(network.model.parameters())
-            split = split_subset(load_data(network.run.config), settings.split, settings.limit)
+            split = split_subset(network.dataset(), settings.split, settings.limit)
             images, labels = to_unit(split.images, weight.dtype).to(weight.device), split.labels.to(weight.device)
             found[network.name] = landscape(
                 network.model,
-                partial(mean_loss, network.model, network.run.config.loss, images, labels, settings.batch_size),
+                partial(mean_loss, network.model, network.loss, images, labels, settings.batch_size),
                 settings.points,
                 settings.span,
                 settings.seed,
@@ -97,12 +102,12 @@ def files(networks: list[Network], settings: LandscapeSettings, found: dict[str,
         "limit": settings.limit,
         "seed": settings.seed,
         "surfaces": [
-            {"run": str(network.run.path), "name": network.name, "loss_kind": type(network.run.config.loss).__name__}
+            {"run": network.source, "name": network.name, "loss_kind": type(network.loss).__name__}
             | {"minima": found[network.name].minima(), **asdict(found[network.name])}
             for network in networks
         ],
     }
-    return AnalysisFiles("landscape", content, lambda: draw(found))
+    return AnalysisFiles("landscape", content, lambda: draw(found, networks[0].common), CAPTION)
 
 
 def kernels(model: nn.Module) -> list[nn.Parameter]:
@@ -175,20 +180,25 @@ def _place(weights: list[nn.Parameter], values: list[Tensor]) -> None:
         weight.copy_(place)
 
 
-def draw(surfaces: dict[str, Landscape]) -> bytes:
+def draw(surfaces: dict[str, Landscape], common: str) -> bytes:
     """Plot contours as a PNG, one panel per network, all with the same levels."""
-    picture = figure(2.6 * len(surfaces) + 0.7, 2.7)
-    panels = picture.subplots(1, len(surfaces), squeeze=False)[0]
+    columns = min(len(surfaces), 2)
+    rows = -(-len(surfaces) // columns)
+    picture = figure(WIDTH if columns == 2 else 4.8, 3.2 * rows + 0.6)
+    put_title(picture, common)
+    panels = picture.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flatten()
     values = torch.tensor([surface.loss for surface in surfaces.values()], dtype=torch.float64)
-    low, high = float(values.min()), float(values.max())
-    levels = torch.linspace(low, high if high > low else low + 1, 20).tolist()
-    for panel, (name, surface) in zip(panels, surfaces.items(), strict=True):
+    levels = round_levels(float(values.min()), float(values.max()), 16)
+    for panel in panels[len(surfaces) :]:
+        panel.axis("off")
+    for panel, (name, surface) in zip(panels, surfaces.items(), strict=False):
         drawn = panel.contourf(surface.steps, surface.steps, surface.loss, levels=levels, cmap="viridis")
-        panel.contour(surface.steps, surface.steps, surface.loss, levels=levels, colors="white", linewidths=0.4)
-        panel.plot(0, 0, "r+")
-        panel.set_title(heading(name, 34), fontsize=9)
+        panel.contour(surface.steps, surface.steps, surface.loss, levels=levels, colors="white", linewidths=0.5)
+        panel.plot(0, 0, "+", color="white", markersize=9)
+        panel.set_title(heading(name, 40), fontsize=SMALL + 1)
         panel.set_aspect("equal")
-        panel.set_xlabel("step along direction 1, in filter norms", fontsize=7)
-    panels[0].set_ylabel("step along direction 2, in filter norms", fontsize=7)
-    picture.colorbar(drawn, ax=list(panels), label="mean loss", shrink=0.85)
+        panel.locator_params(nbins=5)
+    picture.supxlabel("step along direction 1 (filter norms)", fontsize=SMALL + 1)
+    picture.supylabel("step along direction 2 (filter norms)", fontsize=SMALL + 1)
+    picture.colorbar(drawn, ax=list(panels), label="mean loss", ticks=levels[::2], shrink=0.85)
     return png(picture)

@@ -9,7 +9,6 @@ Invariants, up to rounding in float64:
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.networks import Network
-from lotnet.analysis.plotting import figure, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, plain_axes, png, put_title, shades
 from lotnet.errors import InputError
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.layers.trace import trace_geometries
@@ -31,7 +30,12 @@ from lotnet.progress import progress_bar
 PAPER_STEPS = 10
 OBSERVED = 8
 """The step after which the paper finds every largest singular value above 0.9999."""
+CAPTION = (
+    "A layer is orthogonal where its smallest singular value, a dotted line, has reached one too: see how many steps "
+    "that takes in the paper's iteration, and in lotnet's schedule."
+)
 _ROUNDING = 1e-12
+_NAMED = 8  # most layers that the legend names
 _CHUNK = 64  # matrices in memory at one time
 
 
@@ -65,7 +69,7 @@ def analyze(network: Network, console: Console) -> list[LayerConvergence]:
     layers = lot_layers(network.model, network.shape)
     if not layers:
         raise InputError(
-            f"{network.run.path} has no LOT layer, so no Newton iteration: analyse a run with parametrization lot"
+            f"{network.source} has no LOT layer, so no Newton iteration: analyse a run with parametrization lot"
         )
     with progress_bar(console) as progress:
         named = progress.track(layers.items(), description="iterating layers")
@@ -73,8 +77,8 @@ def analyze(network: Network, console: Console) -> list[LayerConvergence]:
 
 
 def files(network: Network, layers: list[LayerConvergence]) -> AnalysisFiles:
-    content = {"run": str(network.run.path), "layers": [asdict(layer) for layer in layers]}
-    return AnalysisFiles("newton", content, lambda: draw(layers))
+    content = {"run": network.source, "layers": [asdict(layer) for layer in layers]}
+    return AnalysisFiles("newton", content, lambda: draw(layers, network.name), CAPTION)
 
 
 def lot_layers(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[OrthogonalConv2d, Geometry]]:
@@ -148,31 +152,35 @@ def observed(layers: list[LayerConvergence]) -> str:
     return f"The paper's largest value is at least {least:.6f} in every layer after {OBSERVED} steps, {rest}."
 
 
-def draw(layers: list[LayerConvergence]) -> bytes:
-    """Plot the paper's iteration, its bound, and lotnet's schedule as a PNG.
-
-    One colour per layer. Smallest singular values are dotted.
-    """
-    picture = figure(12, 3.8)
-    left, middle, right = picture.subplots(1, 3)
-    for number, layer in enumerate(layers):
-        color: Any = (0.15, 0.35 + 0.5 * number / len(layers), 0.75 - 0.5 * number / len(layers))
+def draw(layers: list[LayerConvergence], name: str) -> bytes:
+    """Plot the paper's iteration, lotnet's schedule, and the paper's bound as a PNG. One color per layer."""
+    picture = figure(WIDTH, 6)
+    (left, right), (below, beside) = picture.subplots(2, 2)
+    put_title(picture, name)
+    every = -(-len(layers) // _NAMED)
+    for number, (layer, color) in enumerate(zip(layers, shades(len(layers)), strict=True)):
+        label = f"layer {number + 1}: {' x '.join(map(str, layer.shape))}" if number % every == 0 else None
         for axes, steps in ((left, layer.paper), (right, layer.ours)):
-            axes.plot(steps.largest, color=color, linewidth=1, marker=".")
-            axes.plot(steps.smallest, color=color, linewidth=1, linestyle=":")
-        middle.plot(
-            [math.nan if bound is None else bound - 1 for bound in layer.bound],
-            color=color,
-            linestyle="--",
-            linewidth=1,
-        )
-    left.set_title("the paper's Newton iteration")
-    middle.set_title("its bound, minus one")
-    middle.set_yscale("log")
-    right.set_title("lotnet's schedule")
-    left.set_ylabel("largest and smallest singular value")
+            axes.plot(steps.largest, color=color, linewidth=1.2, marker=".")
+            axes.plot(steps.smallest, color=color, linewidth=1.2, linestyle=":")
+        excess = [math.nan if bound is None else bound - 1 for bound in layer.bound]
+        below.plot(excess, color=color, linewidth=1.2, linestyle="--")
+        beside.plot([], [], color=color, linewidth=3, label=label)
+    for style, label in (("-", "largest singular value"), (":", "smallest"), ("--", "bound of the largest")):
+        beside.plot([], [], color="#333333", linewidth=1.2, linestyle=style, label=label)
+    beside.legend(frameon=False, fontsize=SMALL, loc="center", title="matrices of each layer", title_fontsize=SMALL)
+    beside.axis("off")
+    left.set_title("the paper's Newton iteration", fontsize=SMALL + 1)
+    right.set_title("lotnet's schedule", fontsize=SMALL + 1)
+    below.set_title("the paper's bound", fontsize=SMALL + 1)
+    left.set_ylabel("singular value")
+    below.set_ylabel("bound minus one")
+    below.set_yscale("log", nonpositive="mask")  # rounding can make the excess zero
     for axes in (left, right):
-        axes.axhline(1, color="grey", linewidth=0.5)
-    for axes in (left, middle, right):
+        axes.axhline(1, color="grey", linewidth=0.6)
+        axes.set(ylim=(-0.05, 2.05), yticks=(0, 0.5, 1, 1.5, 2))
+    for axes in (left, right, below):
         axes.set_xlabel("step")
+        axes.set_xticks(range(0, len(axes.lines[0].get_xdata()), 2))
+        plain_axes(axes)
     return png(picture)

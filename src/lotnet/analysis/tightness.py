@@ -16,12 +16,31 @@ from rich.console import Console
 from torch import Tensor
 
 from lotnet.analysis.files import AnalysisFiles
-from lotnet.analysis.plotting import figure, heading, png
+from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png, put_title
 from lotnet.data import Split, to_unit
 from lotnet.frozen.base import FrozenModule, FrozenSequential
 from lotnet.frozen.model import FrozenModel
+from lotnet.palette import styles
 from lotnet.progress import progress_bar
 from lotnet.training.precision import arithmetic
+
+CAPTION = (
+    "Backpropagation goes from the top to the bottom: each step to the left is a layer that shortens the gradient more "
+    "than its bound says, and the last point is the share of the bound that is left at the pixels."
+)
+KINDS = {
+    "Convolution": "convolution",
+    "Dense": "convolution",
+    "DirectSum": "convolution",
+    "Dilated": "convolution",
+    "Grouped": "convolution",
+    "Kernel": "convolution",
+    "Linear": "dense layer",
+    "Residual": "residual layer",
+    "Series": "convolution",
+    "Spectrum": "convolution",
+}
+"""Layers that the plot names even where they keep everything. Dense and the others are forms of a convolution."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +79,16 @@ class Tightness:
 class Subject:
     """A frozen model, and the images that its tightness is measured on."""
 
+    name: str
+    """What distinguishes it from the models beside it, in words."""
+    method: str
+    """The name of its parametrization, or "" where that is unknown."""
     model: FrozenModel
     split: Split
 
 
 def analyze(subjects: dict[str, Subject], batch_size: int, console: Console) -> dict[str, Tightness]:
-    """Measure each model on its images, on the device the model is on."""
+    """Measure each model on its images, on the device the model is on. `subjects` are by their source."""
     found = {}
     with progress_bar(console) as progress, arithmetic(tf32=False):
         task = progress.add_task("computing gradients", total=sum(len(subject.split) for subject in subjects.values()))
@@ -76,9 +99,13 @@ def analyze(subjects: dict[str, Subject], batch_size: int, console: Console) -> 
     return found
 
 
-def files(subjects: dict[str, Subject], split: str, found: dict[str, Tightness]) -> AnalysisFiles:
-    models = [{"model": name, "images": len(subjects[name].split), **asdict(result)} for name, result in found.items()]
-    return AnalysisFiles("tightness", {"split": split, "models": models}, lambda: draw(found))
+def files(subjects: dict[str, Subject], split: str, found: dict[str, Tightness], common: str) -> AnalysisFiles:
+    models = [
+        {"model": source, "name": subjects[source].name, "images": len(subjects[source].split), **asdict(result)}
+        for source, result in found.items()
+    ]
+    content = {"split": split, "models": models}
+    return AnalysisFiles("tightness", content, lambda: draw(subjects, found, common), CAPTION)
 
 
 def tightness(
@@ -117,20 +144,45 @@ def _stages(module: FrozenModule, name: str) -> Iterator[tuple[str, FrozenModule
         yield name, module
 
 
-def draw(found: dict[str, Tightness]) -> bytes:
-    """Plot the share that is left before each stage, from the last stage back to the first, one line per network."""
-    picture = figure(7.5, 4)
+def draw(subjects: dict[str, Subject], found: dict[str, Tightness], common: str) -> bytes:
+    """Plot the share that is left before each stage, from the last stage at the top to the first, a line per network.
+
+    Stages that are no layer of `KINDS` and keep everything in all networks are left out.
+    """
+    lines = {source: result.stages[::-1] for source, result in found.items()}
+    longest = max(lines.values(), key=len)
+    labels = [_label(stage) for stage in longest]
+    same = all([_label(stage) for stage in stages] == labels for stages in lines.values())
+    shown = [
+        n
+        for n, stage in enumerate(longest)
+        if not same or stage.kind in KINDS or any(stages[n].kept < 1 - 1e-4 for stages in lines.values())
+    ]
+    picture = figure(WIDTH, 0.26 * len(shown) + 1.6)
     axes = picture.subplots()
-    for name, result in found.items():
-        left = [1.0, *(stage.left for stage in result.stages[::-1])]
-        axes.plot(range(len(left)), left, "o-", markersize=3, label=f"{heading(name, 40)}: {result.share:.3f}")
-    shapes = {tuple(stage.shape for stage in result.stages[::-1]) for result in found.values()}
-    if len(shapes) == 1:  # all networks have the same stages, so the axis can name them
-        names = ["x".join(map(str, shape)) for shape in next(iter(shapes))]
-        axes.set_xticks(range(1, len(names) + 1), names, rotation=60, ha="right", fontsize=7)
-    axes.set_ylim(0, 1.02)
-    axes.set_ylabel("gradient norm divided by its bound")
-    axes.set_xlabel("shape of each stage's output, from the last stage back to the first")
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
+    looks = styles([(subjects[source].method, "") for source in lines])
+    for (source, stages), style in zip(lines.items(), looks, strict=True):
+        left = [1.0, *(stages[n].left for n in shown if n < len(stages))]
+        share = f"{found[source].share:.3f}"
+        label = f"{heading(subjects[source].name, 40)}: {share}" if len(lines) > 1 else share
+        axes.plot(left, range(len(left)), marker=style.marker, markersize=5, label=label, **line(style))
+    axes.set_yticks(range(len(shown) + 1), ["logits", *(labels[n] if same else str(n + 1) for n in shown)])
+    axes.tick_params(axis="y", labelsize=SMALL)
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.02), xlabel="gradient norm of the margin, divided by its bound")
+    axes.set_ylabel("layer and shape of its output" if same else "stages back from the logits")
+    put_title(picture, common or next(iter(subjects.values())).name)
+    axes.legend(
+        frameon=False,
+        fontsize=SMALL,
+        loc="upper left",
+        title="left at the pixels, mean of all images",
+        title_fontsize=SMALL,
+    )
+    plain_axes(axes)
     return png(picture)
+
+
+def _label(stage: Stage) -> str:
+    kind = KINDS.get(stage.kind, "".join(f" {c.lower()}" if c.isupper() else c for c in stage.kind).strip())
+    return f"{kind} to {' x '.join(map(str, stage.shape))}"

@@ -34,7 +34,7 @@ def count_robust(
 
 @dataclass(frozen=True)
 class LInfAccuracy:
-    """Accuracies in [0, 1] of the float64 program: a row of the paper's table of empirical robustness."""
+    """Clean accuracy, and accuracy under an l-infinity attack, of the float64 program, in [0, 1]."""
 
     images: int
     clean: float
@@ -52,17 +52,17 @@ def linf_accuracy(
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LInfAccuracy:
-    """Clean accuracy, and accuracy under `pgd_linf`. Nothing is certified. `progress` gets counts of images done."""
+    """Measure accuracy without an attack and under `pgd_linf`. `progress` gets counts of images done."""
     device = next(iter(model.buffers())).device
-    graph = model.astype(torch.float64).to(device)
+    program = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        logits = torch.cat([graph(x.to(device, torch.float64)).cpu() for x in images.split(batch_size)])
+        logits = torch.cat([program(x.to(device, torch.float64)).cpu() for x in images.split(batch_size)])
     correct = logits.isfinite().all(dim=1) & (logits.argmax(dim=1) == labels)
     progress(int((~correct).sum()))
 
     def attack(x: Tensor, y: Tensor) -> Tensor:
-        return pgd_linf(graph, x, y, radius, settings, generator=generator)
+        return pgd_linf(program, x, y, radius, settings, generator=generator)
 
-    robust = count_robust(graph, attack, images, labels, correct, device, batch_size, progress)
+    robust = count_robust(program, attack, images, labels, correct, device, batch_size, progress)
     return LInfAccuracy(len(images), float(correct.double().mean()), robust / len(images))

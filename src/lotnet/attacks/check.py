@@ -20,7 +20,7 @@ from lotnet.losses import margins
 
 @dataclass(frozen=True)
 class Budget:
-    """How hard `check_certificates` tries, for each image."""
+    """Effort that `check_certificates` spends on each image."""
 
     steps: int = 20
     """PGD steps from each start."""
@@ -93,8 +93,8 @@ def check_certificates(
     if budget.auto_attack:
         require_auto_attack()
     device = next(iter(model.buffers())).device
-    graph = model.astype(torch.float64).to(device)
-    limits = bounds(graph)
+    program = model.astype(torch.float64).to(device)
+    limits = bounds(program)
     found = []
     claims: tuple[Claim, ...] = ("float", "real")
     for claim in claims:
@@ -107,9 +107,9 @@ def check_certificates(
             radius = certificates.radii[claim][index]
             seen: set[int] = set()
             effort = budget if claim == "float" else replace(budget, auto_attack=False)
-            for attack, points in attack_points(graph, x, labels, radius, effort, generator, model):
+            for attack, points in attack_points(program, x, labels, radius, effort, generator, model):
                 with torch.no_grad():
-                    logits = graph(points)
+                    logits = program(points)
                 broken = logits.argmax(dim=1) != labels
                 if claim == "real":
                     broken = real_margins(limits, logits, labels)[1] <= 0

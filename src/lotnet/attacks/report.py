@@ -42,7 +42,7 @@ class AttackSettings:
 
 @dataclass(frozen=True)
 class AttackReport:
-    """Accuracies in [0, 1] of the float64 program.
+    """The results of all attacks on a model. Accuracies in [0, 1] are those of the float64 program.
 
     Invariant: certified <= attacked <= clean for every l2 attack. The attacked points are within the radius exactly, so
     a violation would be a counterexample to claim B.
@@ -96,14 +96,14 @@ def attack_report(
     if certificates is None:
         certificates = certify(model, images, labels, batch_size=settings.batch_size)
     device = next(iter(model.buffers())).device
-    graph = model.astype(torch.float64).to(device)
+    program = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(settings.seed)
     finite = images.isfinite().flatten(1).all(dim=1)  # an image that is not finite is never classified correctly
     clean = finite & (certificates.predictions == labels)
     attacked = {}
-    for name, attack in _attacks(graph, settings, generator).items():
+    for name, attack in _attacks(program, settings, generator).items():
         progress(name)
-        robust = count_robust(graph, attack, images, labels, clean, device, settings.batch_size)
+        robust = count_robust(program, attack, images, labels, clean, device, settings.batch_size)
         attacked[name] = robust / len(images)
     progress("certified radii")
     broken = check_certificates(
@@ -111,7 +111,7 @@ def attack_report(
     )
     progress("nearest examples")
     nearest = nearest_examples(
-        lambda x: graph(x.to(device)).cpu(), images.double(), labels, certificates, generator=generator
+        lambda x: program(x.to(device)).cpu(), images.double(), labels, certificates, generator=generator
     )
     return AttackReport(
         images=len(images),

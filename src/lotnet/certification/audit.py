@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential
 from lotnet.frozen.model import FrozenModel, require_frozen
 
 
@@ -24,19 +23,8 @@ class AuditRow:
 def audit(model: FrozenModel) -> Iterator[AuditRow]:
     """Prove the bound of each layer in turn. The layers cache their bounds, so the model's bound is then free."""
     require_frozen(model, "certified")
-    for name, module in leaves(model, "model"):
+    for name, module in model.named_layers("model"):
         start = time.perf_counter()
         bound = float(module.lipschitz_bound())
         error = module.orthogonality_error()
         yield AuditRow(name, type(module).__name__.removeprefix("Frozen"), bound, error, time.perf_counter() - start)
-
-
-def leaves(module: FrozenModule, name: str) -> Iterator[tuple[str, FrozenModule]]:
-    if isinstance(module, FrozenSequential):
-        for n, stage in enumerate(module):
-            yield from leaves(stage, f"{name}.{n}")
-    elif isinstance(module, FrozenResidual):
-        yield from leaves(module.shortcut, f"{name}.shortcut")
-        yield from leaves(module.block, f"{name}.block")
-    else:
-        yield name, module

@@ -132,7 +132,7 @@ class Certificates:
 
 
 def usual_batch(shape: Sequence[int]) -> int:
-    """Images (c, h, w) that are certified at a time: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
+    """Default batch size for images of this shape: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
     return max(1, min(250, 250 * 3 * 64 * 64 // prod(shape)))
 
 
@@ -149,7 +149,7 @@ def certify(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
-    """Certify images (b, c, h, w) with pixels in [0, 1], by the float64 graph of a frozen model.
+    """Certify images (b, c, h, w) with pixels in [0, 1], by the float64 program of a frozen model.
 
     >>> import lotnet
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
@@ -169,23 +169,22 @@ def certify(
         warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=2)
     if torch.backends.cuda.matmul.fp32_precision == "tf32":
         warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=2)
-    graph = model.astype(torch.float64)
     device = next(iter(model.buffers())).device
-    graph = graph.to(device)
-    limits = bounds(graph)
-    std = smallest_std(graph)
+    program = model.astype(torch.float64).to(device)
+    limits = bounds(program)
+    std = smallest_std(program)
     parts = []
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
         for batch in images.split(batch_size):
             batch = batch.to(device, torch.float64)
             finite = batch.isfinite().flatten(1).all(dim=1)
-            logits = graph(torch.where(finite.view(-1, *(1,) * (batch.ndim - 1)), batch, 0))
+            logits = program(torch.where(finite.view(-1, *(1,) * (batch.ndim - 1)), batch, 0))
             known = finite & logits.isfinite().all(dim=1)
             logits = torch.where(known[:, None], logits, torch.nan)  # no margin, so no radius
             parts.append([t.cpu() for t in (*certified_radii(logits, limits, std), finite)])
             progress(len(batch))
-    predictions, margin, plain, real, program, finite = (torch.cat(column) for column in zip(*parts, strict=True))
-    radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": program}
+    predictions, margin, plain, real, rounded, finite = (torch.cat(column) for column in zip(*parts, strict=True))
+    radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": rounded}
     labels = None if labels is None else labels.cpu()
     return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", finite)
 

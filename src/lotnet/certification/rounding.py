@@ -32,9 +32,9 @@ class Bounds:
 
 
 def bounds(model: FrozenModel) -> Bounds:
-    """Prove the bounds of the float64 graph of a frozen model."""
+    """Prove the bounds of the float64 program of a frozen model."""
     if model.precision != torch.float64:
-        raise InputError("certificates are about the float64 graph: pass model.astype(torch.float64)")
+        raise InputError("certificates are about the float64 program: pass model.astype(torch.float64)")
     stages = list(model)
     if not stages or not isinstance(stages[-1], FrozenLinear):
         raise InputError("a certified model ends in OrthogonalLinear or NormalizedLinear: make that its last layer")

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
 from lotnet.certification.certificate import Certificates, Claim
-from lotnet.certification.intervals import wilson
+from lotnet.certification.intervals import Interval, wilson
 
 CLAIM_TITLES: dict[Claim, str] = {
     "plain": "standard certificate",
@@ -33,7 +32,7 @@ class ClassSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Accuracies in [0, 1]; radii in l2 of pixels in [0, 1]."""
+    """Summary of the certificates of a set of images. Accuracies are in [0, 1], radii in l2 of pixels in [0, 1]."""
 
     images: int
     clean: float
@@ -66,21 +65,21 @@ class Summary:
             classes=[replace(item, certified=[item.certified[n] for n in places]) for item in self.classes],
         )
 
-    def intervals(self) -> dict[str, Any]:
-        """95 % intervals of the clean accuracy, and of the certified accuracies at each radius by each claim."""
-        certified = {name: [wilson(s, self.images) for s in shares] for name, shares in self.certified.items()}
-        return {"clean": wilson(self.clean, self.images), "certified": certified}
+    def intervals(self) -> "Intervals":
+        certified = {claim: [wilson(s, self.images) for s in shares] for claim, shares in self.certified.items()}
+        return Intervals(wilson(self.clean, self.images), certified)
 
     def mistakes(self) -> list["Mistake"]:
-        """The confusions of two classes, the most frequent first."""
-        names = [item.name for item in self.classes]
-        found = [
-            Mistake(names[true], names[predicted], count, sum(row))
-            for true, row in enumerate(self.confusion)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ]
-        return sorted(found, key=lambda mistake: -mistake.count)
+        return mistakes(self.classes, self.confusion)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """95 % intervals of the accuracies of a summary."""
+
+    clean: Interval
+    certified: dict[Claim, list[Interval]]
+    """At each radius of the summary, for each claim."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,17 @@ class Mistake:
     count: int
     images: int
     """Number of images of the true class."""
+
+
+def mistakes(classes: list[ClassSummary], confusion: list[list[int]]) -> list[Mistake]:
+    """The confusions of two classes, the most frequent first."""
+    found = [
+        Mistake(classes[true].name, classes[predicted].name, count, sum(row))
+        for true, row in enumerate(confusion)
+        for predicted, count in enumerate(row)
+        if count and true != predicted
+    ]
+    return sorted(found, key=lambda mistake: -mistake.count)
 
 
 def summarize(certificates: Certificates, radii: list[float], class_names: tuple[str, ...], dimensions: int) -> Summary:

@@ -1,8 +1,11 @@
 """The command `lotnet`: runs the module of a verb, and prints an error as one sentence."""
 
 import importlib
+import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lotnet.errors import InputError, printable
 
@@ -54,7 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
 
             raise InputError(f"there is no verb {arguments[0]}{nearest(arguments[0], VERBS)}")
         module, _ = VERBS[arguments[0]]
-        return importlib.import_module(module).main(arguments[1:])
+        with _log_on_stderr():
+            return importlib.import_module(module).main(arguments[1:])
     except InputError as error:
         sentence = " ".join(str(error).split())
         print(sentence if sentence.startswith("lotnet ") else f"lotnet: {sentence}", file=sys.stderr)
@@ -69,6 +73,20 @@ def main(arguments: list[str] | None = None) -> int:
         name = "" if error.filename is None else f" ({printable(os.fsdecode(error.filename))})"
         print(f"lotnet: {error.strerror or error}{name}: choose another path, or make this one usable", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    """Print what lotnet logs about long work, one line each."""
+    log, handler = logging.getLogger("lotnet"), logging.StreamHandler(sys.stderr)
+    level = log.level
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def _help() -> str:

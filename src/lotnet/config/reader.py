@@ -45,25 +45,23 @@ def unknown_setting(name: str, known: Mapping[str, Any], source: str) -> InputEr
 
 def read_value(value: Any, kind: Any, name: str, source: str) -> Any:
     """Check that `value` has the type `kind`. A float may also be a whole number or a fraction such as 36/255."""
-    try:
-        return _convert(value, kind)
-    except _MismatchError:
-        pass
-    if value is None:
-        raise InputError(f"{source}: {name} cannot be null: give a value or leave it out")
-    shown = str(value).lower() if isinstance(value, bool) else repr(value)
-    raise InputError(f"{source}: {name} cannot be {shown}: give {_wanted(kind)}")
+    return _or_refuse(_convert, value, kind, name, source)
 
 
 def read_text(text: str, kind: Any, name: str, source: str) -> Any:
     """Parse a text from a command line as a value of the type `kind`."""
+    return _or_refuse(_parse, text, kind, name, source)
+
+
+def _or_refuse(read: Callable[[Any, Any], Any], given: Any, kind: Any, name: str, source: str) -> Any:
     try:
-        return _parse(text, kind)
+        return read(given, kind)
     except _MismatchError:
         pass
-    if text == "null":
+    if given in (None, "null"):
         raise InputError(f"{source}: {name} cannot be null: give a value or leave it out")
-    raise InputError(f"{source}: {name} cannot be {text!r}: give {_wanted(kind)}")
+    shown = str(given).lower() if isinstance(given, bool) else repr(given)
+    raise InputError(f"{source}: {name} cannot be {shown}: give {_wanted(kind)}")
 
 
 class _MismatchError(Exception):

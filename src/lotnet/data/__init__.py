@@ -127,6 +127,8 @@ def is_prepared(name: str, root: str | Path | None = None) -> bool:
 
 def _find(name: str) -> Source:
     if name not in SOURCES:
+        if Path(name).expanduser().is_dir():
+            raise InputError(f"there is no data set {name!r}: for the images in that folder, write {PREFIX}{name}")
         raise InputError(f"there is no data set {name!r}: use {', '.join(SOURCES)} or {PREFIX}PATH")
     return SOURCES[name]
 

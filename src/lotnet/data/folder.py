@@ -21,7 +21,8 @@ from typing import Literal, get_args
 from lotnet.data import cache
 from lotnet.data.dataset import Dataset, Split
 from lotnet.data.images import decode_all, decode_in_parts, read_headers
-from lotnet.data.layout import PREFIX, Files, fingerprint, read_layout
+from lotnet.data.layout import PREFIX, Files, read_layout
+from lotnet.data.patience import told
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.records import read_record, write_record
@@ -73,15 +74,15 @@ def load(name: str, root: Path, side: Side | None = None, channels: Channels | N
         shape = choose_shape(name, root, side, channels).shape
     else:
         shape = _shape(side, channels)
-    state = fingerprint(path)
+    layout = read_layout(path)
+    state = layout.fingerprint()
     cached = _cached(path, root, shape, "safetensors")
     if cache.origin(cached) == state:
         try:
             return replace(cache.read(cached, in_file=True), name=name)  # one folder can be named by several paths
         except InputError:
             pass  # the cached copy is damaged: decode the images again
-    layout = read_layout(path)
-    train, test = (_decoded(files, shape) for files in (layout.train, layout.test))
+    train, test = (_decoded(files, shape, path) for files in (layout.train, layout.test))
     cache.write_parts(name, layout.classes, train, test, cached, state)
     return cache.read(cached, in_file=True)
 
@@ -118,7 +119,7 @@ def survey(name: str, root: Path) -> Survey:
     """Read the headers of all images, or the survey stored under `root` if no file has changed."""
     path = _path(name)
     layout = read_layout(path)
-    stored, state = _cached(path, root, None, "json"), fingerprint(path)
+    stored, state = _cached(path, root, None, "json"), layout.fingerprint()
     try:
         found = read_record(Survey, stored, "it is made again")
         if found.state == state:
@@ -126,8 +127,9 @@ def survey(name: str, root: Path) -> Survey:
     except InputError:
         pass
     images = len(layout.train) + len(layout.test)
+    every = read_headers(chain(layout.train.paths(), layout.test.paths()))
     headers = Counter(
-        (h.height, h.width, h.is_grey) for h in read_headers(chain(layout.train.paths(), layout.test.paths()))
+        (h.height, h.width, h.is_grey) for h in told(every, f"reading headers in {path}", images, lambda _: 1)
     )
     sizes = Counter({(h, w): 0 for h, w, _ in headers})
     for (h, w, _), count in headers.items():
@@ -160,8 +162,9 @@ def _shape(side: Side, channels: Channels) -> Shape:
     return CHANNELS[channels], height, width
 
 
-def _decoded(files: Files, shape: Shape) -> cache.Part:
-    return cache.Part(files.labels, shape, decode_in_parts(files.paths(), shape))
+def _decoded(files: Files, shape: Shape, path: Path) -> cache.Part:
+    parts = decode_in_parts(files.paths(), shape)
+    return cache.Part(files.labels, shape, told(parts, f"decoding {path}, once", len(files), len))
 
 
 def _cached(path: Path, root: Path, shape: Shape | None, kind: str) -> Path:

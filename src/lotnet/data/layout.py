@@ -6,6 +6,7 @@ Names are kept as text relative to the folder, because paths of hundreds of thou
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from lotnet.errors import InputError
 PREFIX = "folder:"
 TEST_FRACTION = 0.2
 TEST_SEED = 0
+_OTHER_NAMES = ("val", "valid", "validation")
+"""Folders that other tools read as the test split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +52,18 @@ class Layout:
     train: Files
     test: Files
 
+    def fingerprint(self) -> str:
+        """A digest of names, sizes and modification times, which needs no file to be opened.
+
+        It covers what is read, so also images in a class folder that is a symbolic link.
+        """
+        digest = hashlib.sha256()
+        for part, files in (("train", self.train), ("test", self.test)):
+            for name in files.names:
+                status = os.stat(f"{files.root}/{name}")  # noqa: PTH116 (a Path for each of many images takes long)
+                digest.update(f"{part}/{name}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
+        return digest.hexdigest()
+
 
 def read_layout(path: Path) -> Layout:
     """Find the images in `path`. Raises an `InputError` for folders that are no data set."""
@@ -66,22 +81,15 @@ def read_layout(path: Path) -> Layout:
     return Layout(classes, *(_members(path / part, classes) for part in ("train", "test")))
 
 
-def fingerprint(path: Path) -> str:
-    """A digest of names, sizes and modification times, which needs no file to be opened."""
-    digest = hashlib.sha256()
-    for name in image_names(path):
-        status = (path / name).stat()
-        digest.update(f"{name}\n{status.st_size}\n{status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
-
-
 def _has_splits(path: Path) -> bool:
     """Whether `path` contains the folders train and test."""
     if not path.is_dir():
         raise InputError(f"{path} is not a folder: pass one that holds a folder of images for each class")
     train, test = path / "train", path / "test"
     if train.is_dir() and not test.is_dir() and any(entry.is_dir() for entry in train.iterdir()):
-        raise InputError(f"{path} has train but no test: add test, or put the class folders directly into {path}")
+        other = next((name for name in _OTHER_NAMES if (path / name).is_dir()), None)
+        remedy = "add test" if other is None else f"rename {other} to test"
+        raise InputError(f"{path} has train but no test: {remedy}, or put the class folders directly into {path}")
     return train.is_dir() and test.is_dir()
 
 

@@ -2,8 +2,9 @@
 
 Invariants:
 
-* both use the float64 graph, so the radius is that of claim B, and the attack is on the program that claim B is about;
+* both use the float64 program that claim B is about, for the certified radius and for the attack;
 * exact arithmetic decides whether an attacked image lies within the radius;
+* a grey image stays grey under attack, also where the model reads three channels;
 * requests are answered one at a time, so memory holds the pixels of one image only.
 """
 
@@ -35,27 +36,28 @@ class Answers:
     """Answers about one model. Methods may be called from several threads."""
 
     def __init__(self, model: FrozenModel) -> None:
-        self._graph = model.astype(torch.float64)
+        self._program = model.astype(torch.float64)
         self._turn = threading.Lock()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return self._graph.input_shape
+        return self._program.input_shape
 
     def warm_up(self) -> None:
         """Prove the layers now, so that the first image does not wait for it."""
-        predict(self._graph, torch.zeros(1, *self.input_shape, dtype=torch.float64))
+        predict(self._program, torch.zeros(1, *self.input_shape, dtype=torch.float64))
 
     def predict(self, content: bytes) -> dict[str, Any]:
         """Predict the image file `content`."""
         with self._turn:
             picture, image = self._read(content)
-            (answer,) = predict(self._graph, image)
+            (answer,) = predict(self._program, image)
         return {
             **_shown(answer),
             "meaning": answer.meaning,
             "changes": list(picture.changes),
             "scope": picture.scope(answer.radius),
+            "grey": is_grey(image),
             "picture": png_url(image[0]),
         }
 
@@ -65,17 +67,9 @@ class Answers:
             raise InputError(f"the size of an attack is {size}: give a number from 0 to {LARGEST_SIZE:g}")
         with self._turn:
             _, image = self._read(content)
-            (before,) = predict(self._graph, image)
-            device = next(iter(self._graph.buffers())).device
-            attacked = pgd_l2(
-                self._graph,
-                image.to(device),
-                torch.tensor([before.index], device=device),
-                size,
-                PGDSettings(steps=_STEPS, clip=True),  # the page shows an image
-                generator=torch.Generator().manual_seed(0),
-            ).cpu()
-            (after,) = predict(self._graph, attacked)
+            (before,) = predict(self._program, image)
+            attacked = self._attacked(image, before.index, size)
+            (after,) = predict(self._program, attacked)
         distance = squared_distance(image[0], attacked[0])
         return {
             **_shown(after),
@@ -85,6 +79,24 @@ class Answers:
             "picture": png_url(attacked[0]),
             "change": png_url(amplified(attacked[0] - image[0])),
         }
+
+    def _attacked(self, image: Tensor, label: int, size: float) -> Tensor:
+        """Attack an image within an l2 distance. A grey image stays grey: all its channels change by the same."""
+        device = next(iter(self._program.buffers())).device
+        channels = image.shape[1] if is_grey(image) else 1  # that one channel of the attack stands for
+
+        def logits(x: Tensor) -> Tensor:
+            return self._program(x.repeat(1, channels, 1, 1))
+
+        attacked = pgd_l2(
+            logits,
+            image[:, : image.shape[1] // channels].to(device),
+            torch.tensor([label], device=device),
+            size / math.sqrt(channels),
+            PGDSettings(steps=_STEPS, clip=True),  # the page shows an image
+            generator=torch.Generator().manual_seed(0),
+        )
+        return attacked.repeat(1, channels, 1, 1).cpu()
 
     def _read(self, content: bytes) -> tuple[Picture, Tensor]:
         picture = read_picture(io.BytesIO(content), self.input_shape, "the image")
@@ -101,6 +113,11 @@ def _shown(answer: Prediction) -> dict[str, Any]:
         "radius_text": str(rounded_down(answer.radius, 4)),
         "radius_255_text": str(rounded_down(answer.radius_255, 2)),
     }
+
+
+def is_grey(image: Tensor) -> bool:  # 1 c h w
+    """Whether all channels are equal."""
+    return bool((image == image[:, :1]).all())
 
 
 def amplified(change: Tensor) -> Tensor:

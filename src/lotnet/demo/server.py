@@ -45,10 +45,11 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _PAGE = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/style.css": ("style.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/": ("demo/page/index.html", "text/html; charset=utf-8"),
+    "/style.css": ("web/style.css", "text/css; charset=utf-8"),
+    "/theme.js": ("web/theme.js", "text/javascript; charset=utf-8"),
+    "/page.js": ("demo/page/page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("demo/page/icon.svg", "image/svg+xml"),
 }
 
 
@@ -86,14 +87,14 @@ class Server(ThreadingHTTPServer):
 
     def show(self, answers: Answers, about: dict[str, Any], examples: Sequence[Example]) -> None:
         """Serve the page about this model until `shutdown` is called."""
-        page = resources.files("lotnet") / "demo" / "page"
+        files = resources.files("lotnet")
         paths = [f"/examples/{n}.png" for n in range(len(examples))]
         content = about | {
             "largest_upload": LARGEST_UPLOAD,
             "formats": FORMATS,
             "examples": [{"label": e.label, "path": path} for path, e in zip(paths, examples, strict=True)],
         }
-        self.gets = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
+        self.gets = {path: ((files / name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
         self.gets |= {path: (png(e.pixels), "image/png") for path, e in zip(paths, examples, strict=True)}
         self.gets["/about"] = (json.dumps(content).encode(), "application/json")
         self.posts = {

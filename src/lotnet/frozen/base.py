@@ -160,6 +160,10 @@ class FrozenModule(nn.Module, ABC):
         """How far the layer's matrices are from orthonormal; None if the layer does not report it. Not proved."""
         return None
 
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, "FrozenModule"]]:
+        """The layers that this module is made of, each with its name. A layer is its own only one."""
+        yield prefix, self
+
     @abstractmethod
     def output_shape(self, shape: Shape) -> Shape: ...
 
@@ -228,6 +232,10 @@ class FrozenSequential(FrozenContainer):
             norm = stage.output_norm(norm)
         return norm
 
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
+        for n, stage in enumerate(self):
+            yield from stage.named_layers(f"{prefix}.{n}")
+
     def output_shape(self, shape: Shape) -> Shape:
         for stage in self:
             shape = stage.output_shape(shape)
@@ -275,6 +283,10 @@ class FrozenResidual(FrozenModule):
     def _mix(self, direct: Upper, through: Upper) -> Upper:
         a, b = (abs(float(w)) for w in self.weights)
         return direct * a + through * b
+
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
+        yield from self.shortcut.named_layers(f"{prefix}.shortcut")
+        yield from self.block.named_layers(f"{prefix}.block")
 
     def output_shape(self, shape: Shape) -> Shape:
         return self.block.output_shape(shape)

@@ -79,10 +79,12 @@ class PhasesSpec(ImageSize):
     dilation: tuple[Size, ...]
     shift: tuple[Annotated[int, Between(0, 4096)], ...]
     circular: bool
+    transposed: bool = False
 
     @property
     def phases(self) -> Phases:
-        return Phases((self.dilation[0], self.dilation[1]), (self.shift[0], self.shift[1]), self.circular)
+        (dh, dw), (down, right) = self.dilation, self.shift
+        return Phases((dh, dw), (down, right), self.circular, self.transposed)
 
 
 class FrozenDilated(FrozenDirectSum):

@@ -71,8 +71,10 @@ def _(operator: Grouped, shape: Shape, bias: Tensor | None, dtype: torch.dtype) 
 def _(operator: Dilated, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenModule:
     phases, (c, h, w) = operator.phases, shape
     inner = freeze_operator(operator.inner, (c, *phases.size(h, w)), bias, dtype)
-    settings = {"height": h, "width": w, "dilation": list(phases.dilation), "shift": list(phases.shift)}
-    return FrozenDilated(dtype, settings | {"circular": phases.circular}, {}, inner)
+    settings: dict[str, Any] = {"height": h, "width": w}
+    settings |= {"dilation": list(phases.dilation), "shift": list(phases.shift)}
+    settings |= {"circular": phases.circular} | ({"transposed": True} if phases.transposed else {})
+    return FrozenDilated(dtype, settings, {}, inner)
 
 
 def _dense(matrix: Tensor, shape: Shape, bias: Tensor | None, dtype: torch.dtype) -> FrozenConvolution:

@@ -21,7 +21,14 @@ from lotnet.frozen.branches import FrozenConcatenation
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
 from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
-from lotnet.frozen.moves import FrozenChannelShift, FrozenFromRow, FrozenToRow, FrozenUpsampling
+from lotnet.frozen.moves import (
+    FrozenChannelShift,
+    FrozenChannelShuffle,
+    FrozenFromColumn,
+    FrozenToColumn,
+    FrozenUpsampling,
+    FrozenZeroPad,
+)
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,
@@ -39,6 +46,7 @@ from lotnet.records import Between, convert, parse_json
 FORMAT = 3
 _FORMATS = (2, FORMAT)
 """Format 2 has no digest of config.json, so a changed class name was not noticed."""
+_HASHED_AT_ONCE = 2**15  # numbers, which fit in a processor's cache as float64
 _DEEPEST = 32  # levels of modules within modules; a residual network has three
 
 FROZEN: dict[str, type[FrozenModule]] = {
@@ -65,9 +73,11 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "layer_centering": FrozenLayerCentering,
     "concatenation": FrozenConcatenation,
     "channel_shift": FrozenChannelShift,
+    "channel_shuffle": FrozenChannelShuffle,
+    "zero_pad": FrozenZeroPad,
     "upsampling": FrozenUpsampling,
-    "to_row": FrozenToRow,
-    "from_row": FrozenFromRow,
+    "to_column": FrozenToColumn,
+    "from_column": FrozenFromColumn,
     "grouped": FrozenGrouped,
     "dilated": FrozenDilated,
 }
@@ -88,7 +98,7 @@ class ModelSpec:
 class FrozenModel(FrozenSequential):
     """A frozen model: a sequence of frozen modules. `spec` holds the input's shape, the checksum and the class names.
 
-    Certificates are about the float64 graph `astype(torch.float64)`: the same stored numbers, computed in float64.
+    Certificates are about the float64 program `astype(torch.float64)`: the same stored numbers, computed in float64.
 
     >>> from lotnet import OrthogonalConv2d, freeze
     >>> model = freeze(torch.nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16)
@@ -127,7 +137,8 @@ class FrozenModel(FrozenSequential):
         digest = hashlib.sha256(json.dumps([_describe(stage) for stage in self]).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(f"{name}{list(tensor.shape)}".encode())
-            digest.update(tensor.double().cpu().contiguous().numpy().tobytes())
+            for part in tensor.cpu().contiguous().view(-1).split(_HASHED_AT_ONCE):
+                digest.update(part.double().numpy())
         return digest.hexdigest()
 
     def is_intact(self) -> bool:
@@ -150,7 +161,7 @@ class FrozenModel(FrozenSequential):
         return model
 
     _of_float64: tuple[Any, Mapping[str, float]] | None = None
-    """The state of the buffers, and the proofs of their float64 graph."""
+    """The state of the buffers, and the proofs of their float64 program."""
 
     def adopt_for_float64(self, proofs: Mapping[str, float]) -> None:
         """Take over proofs of `astype(torch.float64)`. They are forgotten when a buffer changes."""

@@ -1,9 +1,12 @@
-"""Frozen modules that only move entries: channels to windows, sequences to rows, and channels shifted by pixels."""
+"""Frozen modules that only move entries.
+
+Channels become windows, sequences become columns, channels are shifted or shuffled, and zeros are put around images.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from lotnet.frozen.base import Exact, Shape, Size
 from lotnet.frozen.pointwise import StrideSpec
-from lotnet.records import WrongType
+from lotnet.records import Between, WrongType
 
 
 def channels_to_windows(x: Tensor, stride: tuple[int, int]) -> Tensor:  # b c*r*s h w -> b c h*r w*s
@@ -60,30 +63,81 @@ class FrozenUpsampling(Exact):
         return (c // (r * s), h * r, w * s)
 
 
-class FrozenToRow(Exact):
-    """Turn a sequence into an image of one row."""
+class FrozenToColumn(Exact):
+    """Turn a sequence into an image of one column."""
 
     INPUT = "c n"
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, :, None]
+        return x[..., None]
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, n = shape
-        return (c, 1, n)
+        return (*shape, 1)
 
 
-class FrozenFromRow(Exact):
-    """Turn an image of one row into a sequence."""
+class FrozenFromColumn(Exact):
+    """Turn an image of one column into a sequence."""
 
-    INPUT = "c 1 n"
+    INPUT = "c n 1"
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[:, :, 0]
+        return x[..., 0]
 
     def output_shape(self, shape: Shape) -> Shape:
-        c, _, n = shape
-        return (c, n)
+        return shape[:-1]
+
+
+@dataclass(frozen=True)
+class GroupsSpec:
+    groups: Size
+
+
+class FrozenChannelShuffle(Exact):
+    """Channel n of each of g groups becomes channel 1, ..., g of group n, as in `nn.ChannelShuffle`: a permutation."""
+
+    Spec = GroupsSpec
+    INPUT = "gc ..."
+    spec: GroupsSpec
+
+    def sizes(self) -> dict[str, int]:
+        return {"g": self.spec.groups}
+
+    def forward(self, x: Tensor) -> Tensor:
+        groups = x.unflatten(1, (self.spec.groups, x.shape[1] // self.spec.groups))
+        return groups.transpose(1, 2).flatten(1, 2)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+@dataclass(frozen=True)
+class BorderSpec:
+    """Pixels before and after each axis, beginning with the last axis, as `F.pad` takes them."""
+
+    border: tuple[Annotated[int, Between(0, 4096)], ...]
+
+
+class FrozenZeroPad(Exact):
+    """Zeros around images or sequences, which keep the norm."""
+
+    Spec = BorderSpec
+    INPUT = "c ..."
+    spec: BorderSpec
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        if len(self.spec.border) not in (2, 4):
+            raise WrongType("border must hold two numbers for each axis")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, self.spec.border)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        border = self.spec.border
+        added = [border[n] + border[n + 1] for n in range(0, len(border), 2)]
+        return (shape[0], *(n + more for n, more in zip(shape[1:], reversed(added), strict=True)))
+
+    def fits(self, shape: Shape) -> bool:
+        return super().fits(shape) and len(shape) == 1 + len(self.spec.border) // 2
 
 
 class FrozenChannelShift(Exact):

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+import torch
+from torch import nn
+
 from lotnet.errors import InputError
 from lotnet.layers.base import is_size
 from lotnet.parametrizations.base import PaddingMode
 
 Pair = tuple[int, int]
+Device = torch.device | str | int | None
 
 
 def pair(name: str, size: Any) -> Pair:
@@ -29,6 +33,13 @@ def single(name: str, size: Any) -> int:
 def compact(sizes: Pair) -> int | Pair:
     """One number for two equal ones, as people write them."""
     return sizes[0] if sizes[0] == sizes[1] else sizes
+
+
+def place(layer: nn.Module, device: Device, dtype: torch.dtype | None) -> None:
+    """Move a new layer to a device and a precision, the last two arguments of PyTorch's layers."""
+    if dtype is not None and not dtype.is_floating_point:
+        raise InputError(f"dtype must be a floating-point type, such as torch.float32, not {dtype}")
+    layer.to(device=device, dtype=dtype)
 
 
 def check_padding(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> None:

@@ -11,7 +11,7 @@ from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.pointwise import FrozenDownsampling, stride_settings, windows_to_channels
 from lotnet.kernels import dispatch
-from lotnet.layers.arguments import Pair, check_padding, check_padding_mode, compact, pair
+from lotnet.layers.arguments import Device, Pair, check_padding, check_padding_mode, compact, pair, place
 from lotnet.layers.base import Cached, LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.operators import Dilated, Operator, Phases
 from lotnet.parametrizations import Geometry, Parametrization, parametrization
@@ -21,10 +21,10 @@ from lotnet.parametrizations.base import KernelSize, PaddingMode, sides
 class OrthogonalConv2d(LipschitzLayer):
     """Orthogonal 2-D convolution (largest singular value one), aligned like `nn.Conv2d(padding="same")`.
 
-    The arguments are those of `nn.Conv2d` where the layer can be orthogonal. `padding` is "same", or the number that
-    equals it: 1 for a 3 x 3 kernel. With a stride (r, s), each r x s window first becomes r s channels, and the kernel
-    acts on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can preserve
-    norms.
+    The arguments are those of `nn.Conv2d`, in its order, where the layer can be orthogonal. `padding` is "same", or the
+    number that equals it: 1 for a 3 x 3 kernel. With a stride (r, s), each r x s window first becomes r s channels, and
+    the kernel acts on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can
+    preserve norms.
     With groups, each group of channels has its own kernel, as in `nn.Conv2d`; windows of a channel belong to its group.
     With dilation d, tap t of k reads the pixel `d t - floor(d (k - 1) / 2)` away.
 
@@ -51,6 +51,9 @@ class OrthogonalConv2d(LipschitzLayer):
         groups: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
@@ -77,6 +80,7 @@ class OrthogonalConv2d(LipschitzLayer):
         self._eval_operator = Cached()
         self.prepared: Callable[[Geometry], Operator | None] | None = None
         """Gives the operator in training mode, or None to compute it. `lotnet.orthogonalize` sets it for all layers."""
+        place(self, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
@@ -118,11 +122,6 @@ class OrthogonalConv2d(LipschitzLayer):
 
     def _dilated(self, operator: Operator) -> Operator:
         return operator if self._phases.count == 1 else Dilated(operator, self._phases)
-
-    @property
-    def shifts_phases(self) -> bool:
-        """Whether the alignment of an even, dilated kernel shifts the image."""
-        return self._phases.shift != (0, 0)
 
     @property
     def _phases(self) -> Phases:

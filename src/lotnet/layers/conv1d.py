@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
-from lotnet.frozen.moves import FrozenFromRow, FrozenToRow
-from lotnet.layers.arguments import check_padding, single
+from lotnet.frozen.moves import FrozenFromColumn, FrozenToColumn
+from lotnet.layers.arguments import Device, check_padding, single
 from lotnet.layers.base import LipschitzLayer
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
@@ -19,7 +19,8 @@ class OrthogonalConv1d(LipschitzLayer):
     """Orthogonal 1-D convolution (largest singular value one), aligned like `nn.Conv1d(padding="same")`.
 
     The arguments are those of `nn.Conv1d`, with the meaning that they have in `OrthogonalConv2d`: a sequence is an
-    image of one row, and the layer's `row` is the convolution of that image.
+    image of one column, and the layer's `column` is the convolution of that image. (Half of the frequencies along a
+    column determine the others, which saves most of the work of a row.)
 
     >>> layer = OrthogonalConv1d(4, 8, 3, stride=2).eval()
     >>> layer(torch.randn(1, 4, 10)).shape
@@ -39,6 +40,9 @@ class OrthogonalConv1d(LipschitzLayer):
         groups: int = 1,
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
@@ -49,23 +53,25 @@ class OrthogonalConv1d(LipschitzLayer):
         self.dilation = single("dilation", dilation)
         check_padding(padding, (self.kernel_size,), (self.dilation,))
         sizes: dict[str, Any] = {
-            "kernel_size": (1, self.kernel_size),
-            "stride": (1, self.stride),
-            "dilation": (1, self.dilation),
+            "kernel_size": (self.kernel_size, 1),
+            "stride": (self.stride, 1),
+            "dilation": (self.dilation, 1),
             "padding_mode": padding_mode,
+            "device": device,
+            "dtype": dtype,
         }
-        self.row = OrthogonalConv2d(
+        self.column = OrthogonalConv2d(
             in_channels, out_channels, groups=groups, bias=bias, parametrization=parametrization, **sizes
         )
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
-        return self.row(x[:, :, None])[:, :, 0]
+        return self.column(x[..., None])[..., 0]
 
     def frozen(self, shape: Shape, dtype: torch.dtype) -> FrozenModule:
         self._check((1, *shape))
-        row = self.row.frozen((shape[0], 1, shape[1]), dtype)
-        return FrozenSequential(dtype, {}, {}, FrozenToRow(dtype, {}, {}), row, FrozenFromRow(dtype, {}, {}))
+        column = self.column.frozen((*shape, 1), dtype)
+        return FrozenSequential(dtype, {}, {}, FrozenToColumn(dtype, {}, {}), column, FrozenFromColumn(dtype, {}, {}))
 
     def _check(self, shape: Shape) -> None:
         if len(shape) != 3 or shape[1] != self.in_channels:

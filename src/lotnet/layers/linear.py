@@ -8,6 +8,7 @@ from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, Shape
 from lotnet.frozen.pointwise import FrozenLinear
 from lotnet.kernels import dispatch
+from lotnet.layers.arguments import Device, place
 from lotnet.layers.base import LipschitzLayer, check_finite, check_sizes, to_compute_dtype
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.parametrizations import Parametrization
@@ -27,6 +28,9 @@ class OrthogonalLinear(LipschitzLayer):
         in_features: int,
         out_features: int,
         bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
@@ -34,6 +38,7 @@ class OrthogonalLinear(LipschitzLayer):
         self.in_features = in_features
         self.out_features = out_features
         self.pixel = OrthogonalConv2d(in_features, out_features, 1, bias=bias, parametrization=parametrization)
+        place(self, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)
@@ -57,13 +62,21 @@ class NormalizedLinear(LipschitzLayer):
     True
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         check_sizes(in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = nn.Parameter(torch.randn(out_features, in_features) / in_features**0.5)
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+        place(self, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)

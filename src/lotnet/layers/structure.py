@@ -175,7 +175,7 @@ class Centering(LipschitzLayer):
         self._check(tuple(x.shape))
         check_floating(x)
         mean = self.running_mean.to(x.dtype)
-        if self.training:
+        if self.training and len(x):  # nothing has no mean
             mean = x.mean(dim=(0, *pixel_axes(x)))
             if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
                 mean = dist_fn.all_reduce(mean) / dist.get_world_size()  # every process has an equal batch

@@ -1,6 +1,7 @@
 """Transposed orthogonal convolution."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +11,20 @@ from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
 from lotnet.frozen.freezing import freeze_operator
 from lotnet.frozen.moves import FrozenUpsampling, channels_to_windows
 from lotnet.frozen.pointwise import FrozenShift, stride_settings
-from lotnet.layers.arguments import Pair
+from lotnet.layers.arguments import Device, Pair, compact, place
 from lotnet.layers.base import LipschitzLayer, to_compute_dtype
 from lotnet.layers.conv import OrthogonalConv2d
 from lotnet.operators import Operator
 from lotnet.parametrizations import Parametrization
-from lotnet.parametrizations.base import KernelSize, PaddingMode
+from lotnet.parametrizations.base import PaddingMode
 
 
 class OrthogonalConvTranspose2d(LipschitzLayer):
     """The transpose of `OrthogonalConv2d(out_channels, in_channels, ...)` with the same kernel, plus a bias.
 
-    So its singular values are the same. A stride (r, s) makes images r times as high and s times as wide. `padding` is
-    as there: "same", or the number that equals it, and no output_padding is needed.
+    So its singular values are the same. A stride (r, s) makes images r times as high and s times as wide. The arguments
+    are those of `nn.ConvTranspose2d`, in its order. `padding` is "same", or the number that equals it, and
+    `output_padding` is zero, or what PyTorch needs for that size: the stride less one.
 
     >>> layer = OrthogonalConvTranspose2d(32, 8, 3, stride=2, bias=False).eval()
     >>> layer(torch.randn(1, 32, 4, 4)).shape
@@ -35,13 +37,17 @@ class OrthogonalConvTranspose2d(LipschitzLayer):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: KernelSize,
+        kernel_size: int | Pair,
         stride: int | Pair = 1,
         padding: str | int | Pair = "same",
+        output_padding: int | Pair = 0,
         groups: int = 1,
         bias: bool = True,
         dilation: int | Pair = 1,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
         parametrization: str | Parametrization = "lot",
     ) -> None:
         super().__init__()
@@ -57,15 +63,12 @@ class OrthogonalConvTranspose2d(LipschitzLayer):
             groups,
             False,
             padding_mode,
-            parametrization,
+            parametrization=parametrization,
         )
         self.stride = self.transposed.stride
-        if self.transposed.shifts_phases:
-            raise InputError(
-                f"a transposed convolution of kernel_size {kernel_size} and dilation {dilation} would need another "
-                "alignment: use an odd kernel_size or dilation=1"
-            )
+        _check_output_padding(output_padding, self.stride)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        place(self, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
@@ -101,3 +104,14 @@ class OrthogonalConvTranspose2d(LipschitzLayer):
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"
+
+
+def _check_output_padding(output_padding: int | Pair, stride: Pair) -> None:
+    """Accept zero and the stride less one, with which PyTorch's layer returns images of the same size."""
+    wanted = (stride[0] - 1, stride[1] - 1)
+    given = tuple(output_padding) if isinstance(output_padding, Sequence) else (output_padding,) * 2
+    if given not in ((0, 0), wanted):
+        raise InputError(
+            f"output_padding must be 0 or {compact(wanted)}, not {output_padding!r}: the output is always the stride "
+            "times as large as the input"
+        )

@@ -7,6 +7,7 @@ matters. (Subnormal numbers must be read as they are: torch's default, undone by
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -36,7 +37,7 @@ def norm_bound(x: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
 
 def beta(w: Tensor) -> Tensor:
     """`sqrt(||W||_1 ||W||_inf) >= || |W| ||_2`, |W| the matrix of moduli.  (..., m, n) -> (...)"""
-    return _absolute_bound(w, row=(-1,), column=(-2,))
+    return _in_chunks(w, lambda chunk: _absolute_bound(chunk, row=(2,), column=(1,)), 2**16)
 
 
 def beta_conv(kernel: Tensor) -> Tensor:
@@ -64,14 +65,9 @@ def spectral_norm_bound(w: Tensor) -> Tensor:
     comes from a small subspace if the largest singular values cluster (orthogonal layers), else from all
     eigenvalues. If even that fails, the Frobenius norm still holds.
     """
-    if w.numel() == 0:
-        return torch.zeros(w.shape[:-2], dtype=torch.float64, device=w.device)
     if w.shape[-2] > w.shape[-1]:
         w = w.mH
-    matrices = w.reshape(-1, *w.shape[-2:])
-    # Large matrices one by one, small ones together: faster than one batch, and in bounded memory.
-    chunks = matrices.split(max(1, 2**19 // matrices[0].numel()))
-    return torch.cat([_short_spectral_norm_bound(chunk) for chunk in chunks]).reshape(w.shape[:-2])
+    return _in_chunks(w, _short_spectral_norm_bound, 2**19)
 
 
 def series_bound(theta: float, terms: int) -> Upper:
@@ -99,6 +95,15 @@ def series_bound(theta: float, terms: int) -> Upper:
         else:
             intervals += _halves(coefficients)
     return Upper(bound).sqrt()
+
+
+def _in_chunks(w: Tensor, bound: Callable[[Tensor], Tensor], numbers: int) -> Tensor:  # (..., m, n) -> (...), float64
+    """A bound of each matrix, about `numbers` entries at a time: faster than one batch, and in bounded memory."""
+    if w.numel() == 0:
+        return torch.zeros(w.shape[:-2], dtype=torch.float64, device=w.device)
+    matrices = w.reshape(-1, *w.shape[-2:])
+    chunks = matrices.split(max(1, numbers // matrices[0].numel()))
+    return torch.cat([bound(chunk) for chunk in chunks]).reshape(w.shape[:-2])
 
 
 def _short_spectral_norm_bound(w: Tensor) -> Tensor:  # (f, m, n), m <= n -> (f,)
@@ -158,7 +163,7 @@ def _absolute_bound(w: Tensor, row: tuple[int, ...], column: tuple[int, ...]) ->
     """Square root of the largest sum of moduli over `row` times the largest over `column`; other axes are batch."""
     dims = tuple({*row, *column})
     w, size = _scaled(w, dims)
-    modulus = _squares(w).sqrt()  # three roundings
+    modulus = _squares(w).sqrt_()  # three roundings
     sums = [modulus.sum(d, keepdim=True).amax(dims) for d in (row, column)]
     terms = math.prod(w.shape[d] for d in dims) + 3
     return _unscaled((sums[0] * sums[1]).sqrt() / (1 - float(gamma(terms, _U))), size)
@@ -171,7 +176,7 @@ def _square_sum(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 
 
 def _squares(x: Tensor) -> Tensor:
-    return x.real.square() + x.imag.square() if x.is_complex() else x.square()
+    return x.real.square().add_(x.imag.square()) if x.is_complex() else x.square()
 
 
 def _scaled(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -181,9 +186,9 @@ def _scaled(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """
     size = torch.maximum(x.real.abs(), x.imag.abs()) if x.is_complex() else x.abs()
     size = size.to(torch.float64).amax(dims, keepdim=True)
-    x = x.to(torch.complex128 if x.is_complex() else torch.float64).where(size.isfinite(), 0)
+    x = x.to(torch.complex128 if x.is_complex() else torch.float64).where(size.isfinite(), 0)  # a copy
     first, second = _powers_of_two(size, -1)
-    return x * first * second, size.squeeze(dims)
+    return x.mul_(first).mul_(second), size.squeeze(dims)
 
 
 def _unscaled(bound: Tensor, size: Tensor) -> Tensor:

@@ -11,10 +11,20 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# The eigenvalues of the Gram matrix G = X X* err by a few units of round-off times the largest. Its eigenvectors are
-# used if all eigenvalues exceed their mean (weighted by themselves) divided by this number. Then `U diag(1/s) U* X`
-# deviates from orthonormal rows by a few thousand units of round-off at most, and a cubic step squares that.
+# Which matrices are decomposed by the eigenvectors of their Gram matrix G = X X*: those of which all eigenvalues exceed
+# their mean, weighted by themselves, divided by this number. This only predicts what will be accurate enough.
 _GRAM_LIMIT = 1024.0
+
+
+def _largest_error(dtype: torch.dtype) -> float:
+    """How far W by the Gram matrix may be from orthonormal, `||W W* - I||_F`, before the cubic step. This is checked.
+
+    Let e be this number. Squared singular values of W are then between 1 - e and 1 + e, up to the rounding of `W W*`:
+    at most 4 m n eps, which is below one for float32 matrices of up to two million entries. The cubic step
+    `s (3 - s^2) / 2` is at most one for all s^2 <= 4, so no singular value of the result exceeds one, but for the
+    rounding of that step itself. And it is at least `1 - 3/8 e^2 (1 + e)`: here 1 - 25 eps, as e = 8 sqrt(eps).
+    """
+    return 8 * torch.finfo(dtype).eps ** 0.5
 
 
 def polar(x: Tensor, lower: float) -> Tensor:
@@ -40,30 +50,40 @@ def _decompose(  # f m n -> f m n, f m m, f m, f m n
     Each matrix is judged by itself, so a result does not depend on the other matrices of the batch.
     """
     gram = x @ x.mH
+    good = _seems_well_conditioned(gram)
+    if not good.any():
+        return _by_svd(x, floor)
+    alone = bool(good.all())  # then there is nothing to copy
+    parts, accurate = _by_gram(x, gram) if alone else _by_gram(x[good], gram[good])
+    if alone and accurate.all():
+        return parts
+    good[good.clone()] = accurate
+    mixed = (torch.empty_like(x), torch.empty_like(gram), torch.empty_like(gram[..., 0].real), torch.empty_like(x))
+    for whole, by_gram, by_svd in zip(mixed, parts, _by_svd(x[~good], floor), strict=True):
+        whole[good], whole[~good] = by_gram[accurate], by_svd
+    return mixed
+
+
+def _seems_well_conditioned(gram: Tensor) -> Tensor:  # f m m -> f
     trace = gram.diagonal(dim1=1, dim2=2).real.sum(-1)
     limit = torch.linalg.matrix_norm(gram).square() / (_GRAM_LIMIT * trace)
     shifted = gram.clone()
     shifted.diagonal(dim1=1, dim2=2).sub_(limit[:, None])
-    good = torch.linalg.cholesky_ex(shifted).info == 0  # it has a factor if all eigenvalues of `gram` exceed the limit
-    if good.all():
-        return _by_gram(x, gram)
-    if not good.any():
-        return _by_svd(x, floor)
-    mixed = (torch.empty_like(x), torch.empty_like(gram), torch.empty_like(gram[..., 0].real), torch.empty_like(x))
-    for place, parts in ((good, _by_gram(x[good], gram[good])), (~good, _by_svd(x[~good], floor))):
-        for whole, part in zip(mixed, parts, strict=True):
-            whole[place] = part
-    return mixed
+    return torch.linalg.cholesky_ex(shifted).info == 0  # it has a factor if all eigenvalues of `gram` exceed the limit
 
 
-def _by_gram(x: Tensor, gram: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _by_gram(x: Tensor, gram: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """Return `W`, `U`, s and `Y`, and which of the matrices `W` are accurate."""
     values, u = torch.linalg.eigh(gram)
     s = values.sqrt()
     y = (u / s[..., None, :]).mH @ x
     w = u @ y
+    excess = w @ w.mH
+    excess.diagonal(dim1=1, dim2=2).sub_(1)
+    accurate = torch.linalg.matrix_norm(excess) <= _largest_error(x.dtype)  # false for NaN
     # One cubic step s (3 - s^2) / 2: values next to one become at most one. The errors of U leave `U diag(1/s) U*`
     # Hermitian, so they change the singular values of W and hardly turn it; the step removes them.
-    return torch.baddbmm(w, w @ w.mH, w, beta=1.5, alpha=-0.5), u, s, y
+    return (torch.baddbmm(w, excess, w, alpha=-0.5), u, s, y), accurate
 
 
 def _by_svd(x: Tensor, floor: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

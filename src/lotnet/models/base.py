@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,11 @@ class ImageSpec:
         if not self.mean:
             object.__setattr__(self, "mean", (0.5,) * self.channels)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return self.channels, self.height, self.width
+
 
 @dataclass(frozen=True)
 class ModelConfig(ABC):
@@ -69,10 +74,9 @@ class ModelConfig(ABC):
     """Last layer: orthogonal, or lln (rows of norm one), which is better with many classes."""
 
     def __post_init__(self) -> None:
-        choices = {"activation": Activation, "padding_mode": PaddingMode, "start": Start, "head": Head}
-        for name, kind in choices.items():
+        for name, kind in get_type_hints(type(self)).items():
             value, known = getattr(self, name), get_args(kind)
-            if value not in known:
+            if get_origin(kind) is Literal and value not in known:
                 raise InputError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
         if not 1e-6 <= self.gamma <= 1e6:
             raise InputError(f"model.gamma must lie between 1e-6 and 1e6, not at {self.gamma}")

@@ -1,7 +1,7 @@
 """A wide network at one resolution, in the manner of LiResNet and BRONet, with LOT layers."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import nn
 
@@ -44,8 +44,6 @@ class LipWideNet(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.stem not in get_args(Stem):
-            raise InputError(f"unknown stem {self.stem!r}: choose one of {', '.join(get_args(Stem))}")
         for name, least in (("depth", 1), ("patch", 1), ("dense_layers", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"model.{name} must be at least {least}, not {getattr(self, name)}")

@@ -25,6 +25,10 @@ class Operator(ABC):
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor: ...
 
+    def arranged(self, x: Tensor) -> Tensor:
+        """The same image in the memory order that `apply` reads fastest."""
+        return x
+
     @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]: ...
 

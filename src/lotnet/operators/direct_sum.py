@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotnet.errors import InputError
 from lotnet.operators.base import Operator
 
 
@@ -19,12 +18,13 @@ class Phases:
     A convolution dilated by d never mixes two phases: on each it is the same convolution, not dilated. `shift` (rows,
     columns) moves the image first. With zeros around it, the image is filled up to a multiple of the dilation, and its
     zeros are cropped again. A periodic image must be a multiple already. Either way no norm grows, and `join` after
-    `split` is the shift.
+    `split` is the shift. If `transposed`, the image is moved back last instead: the transpose of both together.
     """
 
     dilation: tuple[int, int]
     shift: tuple[int, int] = (0, 0)
     circular: bool = False
+    transposed: bool = False
 
     @staticmethod
     def of(kernel_size: tuple[int, int], dilation: tuple[int, int], circular: bool) -> "Phases":
@@ -48,21 +48,43 @@ class Phases:
         return -(-(height + down) // dh), -(-(width + right) // dw)
 
     def split(self, x: Tensor) -> Tensor:  # b c h w -> d d b, c, h/d, w/d
-        (dh, dw), (down, right) = self.dilation, self.shift
+        (dh, dw), (down, right) = self.dilation, (0, 0) if self.transposed else self.shift
         b, c, height, width = x.shape
         h, w = self.size(height, width)
         if self.circular:
             x = x.roll((down, right), dims=(2, 3)) if down or right else x
-        else:
-            x = F.pad(x, (right, w * dw - width - right, down, h * dh - height - down))
+        elif border := _border(right, w * dw - width - right, down, h * dh - height - down):
+            x = F.pad(x, border)
+        if _pixels_first(x):
+            parts = x.permute(2, 3, 1, 0).view(h, dh, w, dw, c, b).permute(0, 2, 4, 1, 3, 5)
+            return parts.reshape(h, w, c, dh * dw * b).permute(3, 2, 0, 1)
         return x.reshape(b, c, h, dh, w, dw).permute(3, 5, 0, 1, 2, 4).reshape(dh * dw * b, c, h, w)
 
     def join(self, y: Tensor, height: int, width: int) -> Tensor:  # d d b, c, h, w -> b c height width
-        dh, dw = self.dilation
+        (dh, dw), (down, right) = self.dilation, self.shift if self.transposed else (0, 0)
         phases, c, h, w = y.shape
         b = phases // self.count
-        y = y.reshape(dh, dw, b, c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(b, c, h * dh, w * dw)
-        return y[..., :height, :width]
+        if _pixels_first(y):
+            parts = y.permute(2, 3, 1, 0).unflatten(3, (dh, dw, b)).permute(0, 3, 1, 4, 2, 5)
+            y = parts.reshape(h * dh, w * dw, c, b).permute(3, 2, 0, 1)
+        else:
+            y = y.reshape(dh, dw, b, c, h, w).permute(2, 3, 4, 0, 5, 1).reshape(b, c, h * dh, w * dw)
+        if self.circular:
+            return y.roll((-down, -right), dims=(2, 3)) if down or right else y
+        return y[..., down : down + height, right : right + width]
+
+
+def _border(*pixels: int) -> tuple[int, ...] | None:
+    """The argument of `F.pad`, which would copy the image if there was nothing to add."""
+    return pixels if any(pixels) else None
+
+
+def _pixels_first(x: Tensor) -> bool:
+    """Whether the batch is last in memory, as in the results of `linalg.fourier`: then copies keep it last.
+
+    The gradient of a view is copied in the order of that view, so those below have the batch last, too.
+    """
+    return x.stride(0) == 1 and x.shape[0] > 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +95,8 @@ class Dilated(Operator):
     phases: Phases
 
     def apply(self, x: Tensor) -> Tensor:
-        return self.phases.join(self.inner.apply(self.phases.split(x)), x.shape[-2], x.shape[-1])
+        parts = self.phases.split(self.inner.arranged(x))
+        return self.phases.join(self.inner.apply(parts), x.shape[-2], x.shape[-1])
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.inner.tensors()
@@ -85,9 +108,8 @@ class Dilated(Operator):
         return self.inner.norm_matrices()
 
     def adjoint(self, in_channels: int) -> "Dilated":
-        if self.phases.shift != (0, 0):
-            raise InputError("no transpose is known of an even dilated kernel: use an odd kernel_size or dilation=1")
-        return replace(self, inner=self.inner.adjoint(in_channels))
+        phases = replace(self.phases, transposed=not self.phases.transposed)
+        return Dilated(self.inner.adjoint(in_channels), phases)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Self
 from torch import Tensor
 
 from lotnet.linalg.complex_layout import real_blocks
-from lotnet.linalg.fourier import Grid, convolve
+from lotnet.linalg.fourier import Grid, convolve, pixels_first
 from lotnet.operators.base import Operator
 
 
@@ -20,6 +20,9 @@ class Spectrum(Operator):
 
     def apply(self, x: Tensor) -> Tensor:
         return convolve(x, real_blocks(self.transfers), self.grid)
+
+    def arranged(self, x: Tensor) -> Tensor:
+        return pixels_first(x).permute(3, 2, 0, 1)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.transfers,)
@@ -43,6 +46,9 @@ class Blocks(Operator):
 
     def apply(self, x: Tensor) -> Tensor:
         return convolve(x, self.blocks, self.grid)
+
+    def arranged(self, x: Tensor) -> Tensor:
+        return pixels_first(x).permute(3, 2, 0, 1)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.blocks,)

@@ -120,23 +120,14 @@ def run_variants(name: str, about: str, variants: list[Variant], folder: Path, d
     """
     variants = [replace(variant, config=with_shape(variant.config)) for variant in variants]
     check_variants(variants)
-    runs = [open_run(folder / variant.name, variant.config) for variant in variants]
+    remedy = "choose another --out, or repeat them"
+    runs = [Run.open_or_create(folder / variant.name, variant.config, remedy) for variant in variants]
     done: tuple[VariantResult, ...] = ()
     for variant, run in zip(variants, runs, strict=True):
         finish(run, device, console)
         done = (*done, variant_result(variant, run))
         write(folder / FILE, AblationResult(name, about, done))
     return folder / FILE
-
-
-def open_run(path: Path, config: RunConfig) -> Run:
-    """Make the run of a variant, or open it to continue it."""
-    if not (path / "config.yaml").is_file():
-        return Run.create(path, config)
-    run = Run.open(path)
-    if run.config != config:
-        raise InputError(f"{path} was trained with other settings: choose another --out, or repeat them")
-    return run
 
 
 def finish(run: Run, device: str, console: Console) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from lotnet.config import RunConfig
 from lotnet.paper.results import Result, StudentResult, is_result_of, unlabeled
 from lotnet.paper.tables import ACCURACIES, Row, rows
 
@@ -49,7 +48,7 @@ def _zero(row: Row) -> bool:
 
 
 def _longest_pair(results: list[Result], one: Row, other: Row) -> tuple[Result, Result] | None:
-    runs = [{r.epochs: r for r in results if is_result_of(r, row) and r.config["seed"] == 0} for row in (one, other)]
+    runs = [{r.epochs: r for r in results if is_result_of(r, row) and r.run_config.seed == 0} for row in (one, other)]
     common = runs[0].keys() & runs[1].keys()
     return (runs[0][max(common)], runs[1][max(common)]) if common else None
 
@@ -76,20 +75,12 @@ def mean_of(results: Iterable[Result]) -> Percentages:
 
 def repeated(results: list[Result]) -> list[Seeds]:
     """Every setting that was run with two or more seeds."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault(_settings(result, {"seed"}), []).append(result)
-    return [Seeds(tuple(group)) for group in groups.values() if len({r.config["seed"] for r in group}) > 1]
-
-
-def _settings(result: Result, without: set[str]) -> str:
-    """A text that is the same for results with the same settings, apart from those named."""
-    current = RunConfig.from_dict(result.config, result.name).to_dict()  # older results lack newer settings
-    config = {group: value for group, value in current.items() if group not in without}
-    if "epochs" in without:
-        config["trainer"] = {name: value for name, value in config["trainer"].items() if name != "epochs"}
-    learned = None if result.selftraining is None else result.selftraining.settings
-    return json.dumps([config, learned], sort_keys=True)
+        learned = None if result.selftraining is None else result.selftraining.settings
+        settings = result.run_config.override({"seed": 0}).fingerprint()
+        groups.setdefault((settings, json.dumps(learned, sort_keys=True)), []).append(result)
+    return [Seeds(tuple(group)) for group in groups.values() if len({r.run_config.seed for r in group}) > 1]
 
 
 @dataclass(frozen=True)
@@ -116,28 +107,26 @@ def selftrained(results: list[Result]) -> list[SelfTrained]:
     for student in results:
         if (learned := student.selftraining) is None:
             continue
-        baseline = _teacher(learned) if learned.settings["labeled"] else _supervised(student, learned, results)
+        baseline = _supervised(student, learned, results) if learned.labeled_share is None else _teacher(learned)
         if baseline is not None:
             found.append(SelfTrained(student, learned, unlabeled(student), *baseline))
-    return sorted(found, key=lambda item: (item.student.config["model"].get("depth", 0), item.images))
+    return sorted(found, key=lambda item: (item.student.run_config.model.layers, item.images))
 
 
 def with_all_labels(found: list[SelfTrained]) -> list[SelfTrained]:
     """The students that know all labels, as the paper's."""
-    return [item for item in found if item.learned.settings["labeled"] is None]
+    return [item for item in found if item.learned.labeled_share is None]
 
 
 def _teacher(learned: StudentResult) -> tuple[Percentages, str]:
     """The teacher, which is trained on the labels that are not hidden."""
-    teacher, part = learned.teacher, learned.settings["labeled"]
-    shares = dict(zip(ACCURACIES, (teacher["clean"], *teacher["certified"]), strict=True))
-    return {key: 100 * share for key, share in shares.items()}, f"its teacher, on {part:.0%} of the labels"
+    return learned.teacher_percentages(), f"its teacher, on {learned.labeled_share:.0%} of the labels"
 
 
 def _supervised(student: Result, learned: StudentResult, results: list[Result]) -> tuple[Percentages, str] | None:
     """The same network trained without unlabeled images for about as many steps: the mean over its seeds."""
-    alike = _settings_without_images(student)
-    runs = [r for r in results if r.selftraining is None and _settings_without_images(r) == alike]
+    alike = _fingerprint(student)
+    runs = [r for r in results if r.selftraining is None and _fingerprint(r) == alike]
     if not runs:
         return None
     epochs = min((r.epochs for r in runs), key=lambda n: (abs(n - _equal_epochs(student, learned)), n))
@@ -146,18 +135,16 @@ def _supervised(student: Result, learned: StudentResult, results: list[Result]) 
     return mean_of(chosen), f"supervised, {epochs} epochs{seeds}"
 
 
-def _settings_without_images(result: Result) -> str:
-    config, _ = json.loads(_settings(result, {"seed", "epochs"}))
-    return json.dumps(config, sort_keys=True)
+def _fingerprint(result: Result) -> str:
+    """The fingerprint of a run's settings apart from its seed and its number of epochs."""
+    return result.run_config.override({"seed": 0, "trainer.epochs": 1}).fingerprint()
 
 
 def _equal_epochs(student: Result, learned: StudentResult) -> float:
     """Epochs in which supervised training takes as many steps as the student did."""
-    share = learned.settings["unlabeled_share"]
-    if share is not None:
-        return float(student.epochs / (1 - share))
-    labeled: int = learned.images["labelled"]
-    return student.epochs * (labeled + unlabeled(student)) / labeled
+    if learned.unlabeled_share is not None:
+        return student.epochs / (1 - learned.unlabeled_share)
+    return student.epochs * (1 + learned.unlabeled_images / learned.labeled_images)
 
 
 def paper_gain(student: Result) -> Percentages | None:

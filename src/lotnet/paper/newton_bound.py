@@ -23,11 +23,6 @@ def newton_iterates(v: Tensor, steps: int) -> Iterator[Tensor]:
         yield z @ v
 
 
-def largest_singular_values(v: Tensor, steps: int) -> Tensor:  # (..., m, n) -> (steps + 1, ...)
-    """Largest singular value after each step. It rises to one from below."""
-    return torch.stack([torch.linalg.matrix_norm(w, ord=2) for w in newton_iterates(v, steps)])
-
-
 def newton_error_bound(v: Tensor, steps: int) -> Tensor:
     """The paper's bound of `||Z_k V||_2` after `steps` steps (the theorem on error control in its appendix).
 

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import LipConvnet, LipResNet18, LipWideNet, ModelConfig
+from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper.tables import ACCURACIES, Row, rows
+from lotnet.paper.titles import joined, words
 from lotnet.records import parse_json, read_record, read_text, write_record
 from lotnet.runs.attacks import LINF_FILE, read_linf
 from lotnet.runs.certificates import Certification
@@ -62,6 +64,40 @@ class StudentResult:
     """The teacher's accuracies."""
     measured: dict[str, Any]
 
+    @property
+    def labeled_share(self) -> float | None:
+        """Fraction of the labels that were shown; None if all were."""
+        return self.settings["labeled"]
+
+    @property
+    def unlabeled_share(self) -> float | None:
+        """Part of each batch that was unlabeled images; None if all images were shuffled together."""
+        return self.settings["unlabeled_share"]
+
+    @property
+    def source(self) -> str | None:
+        """Where unlabeled images come from; None if they all are training images with hidden labels."""
+        return self.settings["unlabeled"]
+
+    @property
+    def labeled_images(self) -> int:
+        return self.images["labelled"]
+
+    @property
+    def unlabeled_images(self) -> int:
+        """Number of unlabeled images that the student was trained on."""
+        return self.images.get("chosen", self.images["unlabelled"])
+
+    @property
+    def near_duplicates(self) -> int | None:
+        """Number of images left out because they are nearly the same as a test image; None if none were looked for."""
+        return self.images.get("near-duplicates")
+
+    def teacher_percentages(self) -> dict[str, float]:
+        """The teacher's accuracies in percent under the names of `ACCURACIES`."""
+        shares = zip(ACCURACIES, (self.teacher["clean"], *self.teacher["certified"]), strict=True)
+        return {name: 100 * share for name, share in shares}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -85,6 +121,11 @@ class Result:
     """None where `lotnet attack` has not measured it."""
     selftraining: StudentResult | None = None
     """None for a run that is not a student of self-training. `config` is the student's."""
+
+    @cached_property
+    def run_config(self) -> RunConfig:
+        """`config` with the types of this version, whichever version wrote it."""
+        return RunConfig.from_dict(self.config, self.name)
 
     def percentages(self) -> dict[str, float]:
         """Accuracies in percent under the names of the paper's columns: `ACCURACIES` and, if measured, `pgd_linf`."""
@@ -160,7 +201,7 @@ def _is_result(path: Path, remedy: str) -> bool:
 
 def paper_row(result: Result) -> Row | None:
     """The paper's row with the settings of a result, or None."""
-    return row_of_run(RunConfig.from_dict(result.config, result.name), result.command)
+    return row_of_run(result.run_config, result.command)
 
 
 def row_of_run(config: RunConfig, command: str, table: str = "sup") -> Row | None:
@@ -209,32 +250,9 @@ def _is_like(config: RunConfig, row: Row) -> bool:
 
 
 def title(result: Result) -> str:
-    """A name for plots: network, layer, loss and what is unusual, in the paper's words."""
+    """A name for plots and tables: network, layer, loss, what is unusual, and the number of epochs."""
     config = RunConfig.from_dict(result.config, result.name)
-    model = config.model
-    network = _network_title(model)
-    parts = [network, model.parametrization.upper(), _LOSS_TITLES[type(config.loss).__name__]]
-    parts += ["last-layer normalisation"] if model.head == "lln" else []
-    parts += [] if model.padding_mode == "zeros" else [f"{model.padding_mode} padding"]
-    return ", ".join([*parts, f"{result.epochs} epochs"])
-
-
-def _network_title(model: ModelConfig) -> str:
-    if isinstance(model, LipConvnet):
-        return f"LipConvnet-{model.depth}"
-    if isinstance(model, LipWideNet):
-        return f"wide network, {model.depth} x {model.channels} channels"
-    return "ResNet-18"
-
-
-_LOSS_TITLES = {
-    "CrossEntropy": "cross-entropy",
-    "CReg": "CReg",
-    "OffsetCrossEntropy": "offset cross-entropy",
-    "EMMA": "EMMA",
-    "LogitAnnealing": "logit annealing",
-    "AnnealedEMMA": "EMMA with logit annealing",
-}
+    return f"{joined(words(config.model, config.loss))}, {result.epochs} epochs"
 
 
 def measured(results: list[Result]) -> dict[Row, Result]:
@@ -252,20 +270,16 @@ def measured(results: list[Result]) -> dict[Row, Result]:
 def is_result_of(result: Result, row: Row) -> bool:
     """Whether a result has the settings of the row, except for the number of epochs and the unlabeled images."""
     if result.selftraining is not None:
-        comparable = row.setting == "semi-supervised" and result.selftraining.settings["labeled"] is None
+        comparable = row.setting == "semi-supervised" and result.selftraining.labeled_share is None
     else:
         attacked = result.linf is not None and row.pgd_linf is not None
         comparable = not _is_selftrained(result.command) and (row.is_supervised or attacked)
-    return comparable and _is_like(RunConfig.from_dict(result.config, result.name), row)
+    return comparable and _is_like(result.run_config, row)
 
 
 def unlabeled(result: Result) -> int:
     """How many unlabeled images a run has learned from."""
-    if result.selftraining is None:
-        return 0
-    counts = result.selftraining.images
-    found: int = counts.get("chosen", counts["unlabelled"])
-    return found
+    return 0 if result.selftraining is None else result.selftraining.unlabeled_images
 
 
 def command_of(words: list[str]) -> str:

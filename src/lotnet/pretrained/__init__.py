@@ -14,7 +14,7 @@ from lotnet.pretrained import packed
 from lotnet.pretrained.cache import load_cached
 from lotnet.pretrained.folder import save_pretrained
 
-__all__ = ["is_model_folder", "load_folder", "load_shipped", "save_pretrained", "shipped_names"]
+__all__ = ["is_model_folder", "load_folder", "load_shipped", "read_packed", "save_pretrained", "shipped_names"]
 
 FOLDER = Path(__file__).parent
 
@@ -27,6 +27,12 @@ def shipped_names() -> list[str]:
 def load_shipped(name: str) -> FrozenModel:
     """Load a model that comes with lotnet, by its name. The first call freezes it on this machine and keeps a copy."""
     return load_cached(FOLDER / name)
+
+
+def read_packed(source: str | Path) -> packed.Packed | None:
+    """The packed model in a folder or of a shipped name, with its free kernels; None if it is neither."""
+    folder = FOLDER / source if str(source) in shipped_names() else Path(source)
+    return packed.read(folder) if packed.is_packed(folder) else None
 
 
 def is_model_folder(folder: Path) -> bool:

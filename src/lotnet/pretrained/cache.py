@@ -30,7 +30,7 @@ from lotnet.pretrained import packed
 from lotnet.records import parse_json
 
 PROOFS = "proofs.json"
-_CODE = ("frozen", "layers", "linalg", "operators", "parametrizations", "pretrained")
+_CODE = ("frozen", "kernels", "layers", "linalg", "models", "operators", "parametrizations", "pretrained")
 """Packages that freezing and proofs depend on."""
 
 

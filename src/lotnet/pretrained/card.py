@@ -4,46 +4,50 @@ Its text is the template card.md.j2.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
+from lotnet.certification.certificate import Claim
 from lotnet.certification.formatting import rounded_down
 from lotnet.certification.intervals import in_words, wilson
 from lotnet.certification.plain import in_255ths
+from lotnet.certification.summary import Summary, mistakes
 from lotnet.data import is_folder, public_name
 from lotnet.errors import printable
 from lotnet.frozen.model import FrozenModel
+from lotnet.runs.certificates import Certification
 
 if TYPE_CHECKING:
-    from lotnet.pretrained.packed import Packed
+    from lotnet.pretrained.packed import Packed, PackedResult
 
 CARD = "README.md"
 _MOST_CLASSES = 50
 _MOST_MISTAKES = 10
-_CLAIMS = {
+_CLAIMS: dict[Claim, str] = {
     "plain": "standard certificate (assumes exactly 1-Lipschitz layers and exact arithmetic)",
     "real": "claim A (the function of the stored tensors, in real arithmetic)",
     "float": "claim B (the float64 program, for every representable input)",
 }
 
 
-def frozen_card(model: FrozenModel, name: str, certificates: Mapping[str, Any] | None) -> str:
-    """The card of a folder with a frozen model. `certificates` is the content of a certificates.json."""
+def frozen_card(model: FrozenModel, name: str, certificates: Certification | None) -> str:
+    """The card of a folder with a frozen model. `certificates` are those of the model."""
     about = _about(name, model.input_shape, model.spec.data, model.spec.classes)
     checksum = f"Checksum of stages and tensors: `{model.spec.checksum}`."
-    proved = {} if certificates is None else _proved(certificates["summary"], certificates["split"])
+    proved = {}
     if certificates is not None:
-        proved["notes"] = certificates.get("notes", [])
+        proved = _proved(certificates.summary, certificates.split) | {"notes": certificates.notes}
     return _render(**about, **proved, checksum=checksum, packed=False)
 
 
 def packed_card(name: str, packed: "Packed", sha256: str) -> str:
     """The card of a folder with a packed model. `sha256` is the one in its packed.json."""
     images = packed.images
-    about = _about(name, (images.channels, images.height, images.width), packed.data, packed.classes)
+    about = _about(name, images.shape, packed.data, packed.classes)
     loss = packed.trained.get("loss", {})
     return _render(
         **about,
@@ -74,36 +78,26 @@ def _about(name: str, shape: Sequence[int], data: str, classes: Sequence[object]
     }
 
 
-def _proved(summary: Mapping[str, Any], split: str) -> dict[str, Any]:
+def _proved(summary: "Summary | PackedResult", split: str) -> dict[str, Any]:
     claims = [
         {
             "title": title,
-            "certified": summary["certified"][claim],
-            "mean_radius": str(rounded_down(summary["mean_radius"][claim], 4)),
+            "certified": summary.certified[claim],
+            "mean_radius": str(rounded_down(summary.mean_radius[claim], 4)),
         }
         for claim, title in _CLAIMS.items()
     ]
-    count = summary["images"]
-    classes: list[dict[str, Any]] = [dict(item) for item in summary.get("classes", ())]
+    frequent = mistakes(summary.classes, summary.confusion)[:_MOST_MISTAKES]
     return {
         "summary": summary,
         "split": split,
-        "radii": [in_255ths(r) for r in summary["radii"]],
+        "radii": [in_255ths(r) for r in summary.radii],
         "claims": claims,
-        "clean_between": in_words(wilson(summary["clean"], count)),
-        "between": [in_words(wilson(share, count)) for share in summary["certified"]["float"]],
-        "classes_proved": [item | {"title": printable(item["name"])} for item in classes[:_MOST_CLASSES]],
-        "unlisted": len(classes) - _MOST_CLASSES,
-        "mistakes": _mistakes(summary.get("confusion", ()), [printable(item["name"]) for item in classes]),
+        "clean_between": in_words(wilson(summary.clean, summary.images)),
+        "between": [in_words(wilson(share, summary.images)) for share in summary.certified["float"]],
+        "classes_proved": [asdict(item) | {"title": printable(item.name)} for item in summary.classes[:_MOST_CLASSES]],
+        "unlisted": len(summary.classes) - _MOST_CLASSES,
+        "mistakes": [
+            f"{printable(m.true)} taken for {printable(m.predicted)}: {m.count} of {m.images}" for m in frequent
+        ],
     }
-
-
-def _mistakes(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> list[str]:
-    """The most frequent confusions of two classes, in words."""
-    found = [
-        (count, f"{names[true]} taken for {names[predicted]}: {count} of {sum(row)}")
-        for true, row in enumerate(confusion)
-        for predicted, count in enumerate(row)
-        if count and true != predicted
-    ]
-    return [words for _, words in sorted(found, key=lambda item: -item[0])[:_MOST_MISTAKES]]

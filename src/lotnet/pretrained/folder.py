@@ -1,6 +1,5 @@
 """Save a frozen model with a model card that says what is proved about it."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from lotnet.errors import InputError
@@ -33,8 +32,7 @@ def save_pretrained(
     found = _read(certificates)
     if found is not None and found.checksum != model.spec.checksum:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
-    about = None if found is None else {"summary": asdict(found.summary), "split": found.split, "notes": found.notes}
-    card = frozen_card(model, name or Path(folder).resolve().name, about)  # first, because it can fail
+    card = frozen_card(model, name or Path(folder).resolve().name, found)  # first, because it can fail
     make_folder(Path(folder))
     model.save(folder)
     atomic_write(Path(folder) / CARD, card.encode(errors="backslashreplace"))

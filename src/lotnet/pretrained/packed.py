@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from lotnet.certification.certificate import Claim
+from lotnet.certification.summary import ClassSummary, Summary
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
@@ -41,6 +43,25 @@ SETTINGS = "packed.json"
 KERNELS = "kernels.safetensors"
 
 
+@dataclass(frozen=True)
+class PackedResult:
+    """What is certified of the unpacked model: a part of a `Summary`."""
+
+    images: int
+    clean: float
+    radii: list[float]
+    certified: dict[Claim, list[float]]
+    mean_radius: dict[Claim, float]
+    lipschitz_bound: float
+    classes: list[ClassSummary] = field(default_factory=list)
+    """Empty in files of earlier versions, as is `confusion`."""
+    confusion: list[list[int]] = field(default_factory=list)
+
+    @staticmethod
+    def of(summary: Summary) -> "PackedResult":
+        return PackedResult(**{item.name: getattr(summary, item.name) for item in fields(PackedResult)})
+
+
 @dataclass(frozen=True, eq=False)
 class Packed:
     """A network with free kernels: its operators are orthogonalised when it is unpacked."""
@@ -53,17 +74,20 @@ class Packed:
     tensors: Mapping[str, Tensor]
     trained: Mapping[str, Any]
     """How it was trained: settings, seed, and commit of each session."""
-    result: Mapping[str, Any] | None = None
-    """Summary of the certificates of the unpacked model."""
+    result: PackedResult | None = None
 
-    def unpack(self) -> FrozenModel:
-        """Build the network from the stored kernels, and freeze it."""
+    def network(self) -> nn.Sequential:
+        """Build the network from the stored kernels, in `eval()` mode."""
         self.check()
         with torch.random.fork_rng(devices=[]):  # `build` draws initial weights, which are replaced below
             network = self.model.build(self.images)
         network.load_state_dict({name: tensor.float() for name, tensor in self.tensors.items()})
+        return network.eval()
+
+    def unpack(self) -> FrozenModel:
+        """Build the network, and freeze it."""
         images = self.images
-        frozen = freeze(network.eval(), (images.channels, images.height, images.width))
+        frozen = freeze(self.network(), (images.channels, images.height, images.width))
         frozen.name_classes(self.classes, self.data)
         return frozen
 
@@ -92,7 +116,7 @@ class Packed:
             "images": dataclasses.asdict(self.images),
             "model": {"kind": kind, **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
-            "result": self.result,
+            "result": None if self.result is None else dataclasses.asdict(self.result),
         }
         about["sha256"] = _digest(about, kernels)
         card = packed_card(folder.resolve().name, self, about["sha256"])
@@ -165,7 +189,7 @@ def _parse(about: Mapping[str, Any], kernels: bytes) -> Packed:
         data=convert(str, about["data"], "data"),
         tensors=load(kernels),
         trained=convert(dict[str, Any], about["trained"], "trained"),
-        result=convert(dict[str, Any] | None, about["result"], "result"),
+        result=convert(PackedResult | None, about["result"], "result"),
     )
 
 

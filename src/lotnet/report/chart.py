@@ -7,9 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lotnet.certification.plain import in_255ths
+
 SIDE = 1000
 _MOST_POINTS = 400
 """Most points of a line. A screen shows no more."""
+
+_NAME = 16.0
+"""Room for the name of a guide, in percent of the axis, on a phone."""
 
 Point = tuple[float, float]
 Series = tuple[int, str, Sequence[Point]]
@@ -34,36 +39,40 @@ class Tick:
 
 
 @dataclass(frozen=True)
+class Axes:
+    """What the axes show."""
+
+    x_title: str
+    y_title: str
+    x_range: Point
+    percent: bool = False
+    """Whether values are shares, shown in percent."""
+    whole: bool = False
+    """Whether only whole numbers make sense on the x axis."""
+    guides: Sequence[float] = ()
+    """Radii on the x axis that get a vertical line, and their name in 255ths."""
+
+
+@dataclass(frozen=True)
 class Chart:
     """Lines on one pair of axes, with the paper's numbers as single points (`marks`)."""
 
     key: str
-    title: str
-    x_title: str
-    x_range: Point
+    axes: Axes
     y_range: Point
     x_ticks: list[Tick]
     y_ticks: list[Tick]
+    guides: list[Tick]
     lines: list[Line]
     marks: list[Line]
-    percent: bool
-    """Whether values are shares, shown in percent."""
 
 
-def chart(
-    key: str,
-    title: str,
-    x_title: str,
-    lines: Sequence[Series],
-    *,
-    x_range: Point,
-    percent: bool,
-    marks: Sequence[Series] = (),
-) -> Chart:
+def chart(key: str, axes: Axes, lines: Sequence[Series], marks: Sequence[Series] = ()) -> Chart:
     """Lay out a chart. A line is broken where a value is not finite.
 
     The y axis starts at 0 for shares, and ends at a tick.
     """
+    x_range, percent = axes.x_range, axes.percent
     values = [y for _, _, points in (*lines, *marks) for _, y in points if math.isfinite(y)] or [1.0]
     low = 0.0 if percent else min(values)
     step = tick_step(max(values) - low or 1.0)
@@ -85,15 +94,13 @@ def chart(
 
     return Chart(
         key=key,
-        title=title,
-        x_title=x_title,
-        x_range=x_range,
+        axes=axes,
         y_range=y_range,
-        x_ticks=_ticks(x_range, 8, percent=False),
+        x_ticks=_ticks(x_range, 8, least=1.0 if axes.whole else 0.0),
         y_ticks=_ticks(y_range, 5, percent=percent),
+        guides=_guides(axes.guides, x_range),
         lines=drawn(lines, _path),
         marks=drawn(marks, _dots),
-        percent=percent,
     )
 
 
@@ -103,9 +110,9 @@ def tick_step(span: float, most: int = 5) -> float:
     return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power * most >= span * (1 - 1e-9))
 
 
-def _ticks(limits: Point, most: int, percent: bool) -> list[Tick]:
+def _ticks(limits: Point, most: int, percent: bool = False, least: float = 0.0) -> list[Tick]:
     low, high = limits
-    step = tick_step(high - low, most)
+    step = max(least, tick_step(high - low, most))
     count = math.floor((high - low) / step + 1e-9)
     digits = max(0, -math.floor(math.log10(step * (100 if percent else 1)) + 1e-9))
     ticks = []
@@ -113,8 +120,26 @@ def _ticks(limits: Point, most: int, percent: bool) -> list[Tick]:
         value = n * step
         if low - 1e-9 * step <= value <= high + 1e-9 * step:
             text = f"{100 * value:.{digits}f}%" if percent else f"{value:.{digits}f}"
-            ticks.append(Tick(round(100 * (value - low) / (high - low), 3), text))
+            ticks.append(Tick(_percent(value, limits), text))
     return ticks
+
+
+def _guides(values: Sequence[float], limits: Point) -> list[Tick]:
+    """Named places. One that is too near to the one before, so that the names would overlap, stays without its name."""
+    guides: list[Tick] = []
+    named = -math.inf
+    for value in sorted(values):
+        percent = _percent(value, limits)
+        if 0 <= percent <= 100:
+            near = percent - named < _NAME
+            guides.append(Tick(percent, "" if near else in_255ths(value)))
+            named = named if near else percent
+    return guides
+
+
+def _percent(value: float, limits: Point) -> float:
+    low, high = limits
+    return round(100 * (value - low) / (high - low), 3)
 
 
 def _path(points: list[Point]) -> str:

@@ -10,6 +10,7 @@ from lotnet.data import public_name
 from lotnet.errors import InputError
 from lotnet.paper.results import command_of, row_of_run
 from lotnet.paper.tables import Row
+from lotnet.paper.titles import joined, loss_key, words
 from lotnet.runs.attacks import FILE as ATTACKS
 from lotnet.runs.attacks import AttackRecord, read_attacks
 from lotnet.runs.certificates import Certification
@@ -70,6 +71,16 @@ class RunData:
     def data(self) -> str:
         """The data set, without the path of a folder."""
         return public_name(self.certification.data)
+
+    @property
+    def title(self) -> str:
+        """Network, layer and loss in words."""
+        return joined(words(self.config.model, self.config.loss))
+
+    @property
+    def loss(self) -> str:
+        """The name of the loss in `lotnet.losses.LOSSES`."""
+        return loss_key(self.config.loss)
 
     @property
     def session(self) -> Session:

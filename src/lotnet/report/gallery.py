@@ -1,4 +1,4 @@
-"""The gallery: the most and the least robust images, misclassified images, and adversarial examples."""
+"""The gallery: an image of each class, mistakes, the most and the least robust images, and adversarial examples."""
 
 import base64
 import io
@@ -13,17 +13,22 @@ from lotnet.report.collect import RunData
 from lotnet.runs.data import split_subset_indices
 
 KINDS = {
-    "most": ("Most robust", "Classified correctly, with the largest certified radii."),
-    "least": ("Least robust", "Classified correctly, with the smallest certified radii."),
+    "classes": ("One image of each class", "For each class, the correctly classified image with the median radius."),
     "mistakes": (
         "Mistakes",
         "Misclassified, largest certified radius first: a certificate does not say that a prediction is correct.",
     ),
-    "attacked": ("Attacked", "Beside each image, the nearest adversarial example that PGD found."),
+    "most": ("Most robust", "Classified correctly, with the largest certified radii."),
+    "least": ("Least robust", "Classified correctly, with the smallest certified radii."),
+    "attacked": (
+        "Attacked",
+        "Beside each image, the nearest adversarial example that projected gradient descent (PGD) found.",
+    ),
 }
-"""Kind: (title, description)."""
+"""Kind: (title, description). The first two are shown first."""
+OVERVIEW = ("classes", "mistakes")
 
-_TOP = 12
+_TOP = 10
 """Images per kind that are shown for all classes together."""
 _PER_CLASS = 6
 _BUDGET = 700_000
@@ -58,47 +63,58 @@ class Card:
     neighbour: Neighbour | None
 
 
-def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
-    """The cards of each kind, most extreme first. `runs` is the number of runs on the page."""
+def split_indices(run: RunData, split: Split) -> np.ndarray:
+    """The index in the split of each certified image, after a check that they are the same images."""
     if len(run) > len(split):
         raise InputError(f"{run.name} has {len(run)} certificates, its data only {len(split)} images: certify it again")
     places = split_subset_indices(run.certification.split, len(split), len(run)).numpy()
     if not np.array_equal(split.labels.numpy()[places], run.labels):
         raise InputError(f"the certificates of {run.name} are about other images than its data: certify it again")
+    return places
+
+
+def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
+    """The cards of each kind, most extreme first. `runs` is the number of runs on the page."""
+    places = split_indices(run, split)
     neighbours = _neighbours(run, split, places)
     found: dict[str, list[Card]] = {}
     for kind, (order, top) in _chosen(run, list(neighbours), *_room(run, split, runs)).items():
         found[kind] = [
             Card(
                 index=int(places[n]),
-                picture=_png(split.image(int(places[n])).numpy()),
+                picture=picture_url(split.image(int(places[n])).numpy()),
                 label=int(run.labels[n]),
                 true=run.classes[run.labels[n]],
                 predicted=run.classes[run.predictions[n]],
                 margin=float(run.margins[n]),
                 radius=float(run.radii[n]),
                 top=n in top,
-                neighbour=neighbours.get(n),
+                neighbour=neighbours.get(n) if kind == "attacked" else None,
             )
             for n in order
         ]
     return found
 
 
-def _room(run: RunData, split: Split, runs: int) -> tuple[int, int]:
-    """How many images of each kind fit on the page: for all classes together, and per class."""
+def _room(run: RunData, split: Split, runs: int) -> tuple[int, int, int]:
+    """How many images fit on the page: of different classes; of each other kind for all classes, and per class."""
     c, h, w = split.shape
-    room = _BUDGET // (c * min(h, _SIDE) * min(w, _SIDE) * runs * 3)
-    top = min(_TOP, room)
-    return top, min(_PER_CLASS, (room - top) // len(run.classes))
+    room = _BUDGET // (c * min(h, _SIDE) * min(w, _SIDE) * runs)
+    classes = min(len(run.classes), room // 4)
+    left = (room - classes) // 3
+    top = min(_TOP, left)
+    return classes, top, min(_PER_CLASS, (left - top) // len(run.classes))
 
 
-def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> dict[str, tuple[list[int], set[int]]]:
+def _chosen(
+    run: RunData, attacked: list[int], classes: int, together: int, of_each: int
+) -> dict[str, tuple[list[int], set[int]]]:
     """For each kind: the images in order, and the subset shown for all classes."""
     order = np.argsort(run.radii, kind="stable")
     right = run.correct[order]
-    kinds = {"most": order[right][::-1], "least": order[right], "mistakes": order[~right][::-1]}
-    found = {}
+    typical = [n for label in range(len(run.classes)) if (n := _typical(run, order, label)) is not None][:classes]
+    found = {"classes": (typical, set(typical))}
+    kinds = {"mistakes": order[~right][::-1], "most": order[right][::-1], "least": order[right]}
     for kind, members in kinds.items():
         top = set(members[:together].tolist())
         some = [n for label in range(len(run.classes)) for n in members[run.labels[members] == label][:of_each]]
@@ -106,6 +122,12 @@ def _chosen(run: RunData, attacked: list[int], together: int, of_each: int) -> d
         found[kind] = ([n for n in members.tolist() if n in kept], top)
     found["attacked"] = (sorted(attacked, key=lambda n: run.radii[n]), set(attacked))
     return found
+
+
+def _typical(run: RunData, order: np.ndarray, label: int) -> int | None:
+    """The correctly classified image of a class with the median radius. `order` sorts images by radius."""
+    members = order[(run.labels[order] == label) & run.correct[order]]
+    return int(members[len(members) // 2]) if len(members) else None
 
 
 def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Neighbour]:
@@ -123,12 +145,13 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
             np.linalg.norm(pixels - image.flatten() / 255), example.distance, rtol=1e-6
         )
         if same and place in order:
-            picture = _png(np.rint(255 * pixels).astype(np.uint8).reshape(image.shape))
+            picture = picture_url(np.rint(255 * pixels).astype(np.uint8).reshape(image.shape))
             found[order[place]] = Neighbour(picture, run.classes[example.after], example.distance)
     return found
 
 
-def _png(pixels: np.ndarray) -> str:  # c h w, uint8
+def picture_url(pixels: np.ndarray) -> str:  # c h w, uint8
+    """A picture as a data URI, at most `_SIDE` pixels large."""
     c, h, w = pixels.shape
     image = Image.fromarray(pixels[0] if c == 1 else pixels.transpose(1, 2, 0))
     if max(h, w) > _SIDE:

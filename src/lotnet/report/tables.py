@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
-
-from lotnet.certification.formatting import rounded_down, rounded_up
+from lotnet.certification.formatting import rounded_down
 from lotnet.certification.intervals import in_words, wilson
 from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES
@@ -18,8 +16,6 @@ from lotnet.progress import duration
 from lotnet.report.collect import RunData
 from lotnet.runs.metrics import best_epoch
 
-_SQUARE = 20
-"""Most classes whose predictions are shown as a square table."""
 PAPER = dict(zip(RADII, ("cert_36", "cert_72", "cert_108"), strict=True))
 """Radius: the column of the paper's tables."""
 
@@ -65,25 +61,6 @@ def comparison(runs: list[RunData]) -> Table:
         apart = ("" if x is None else f"{100 * share - x:+.2f}" for share, x in zip(shares, theirs, strict=True))
         table.rows.append(Row(["Difference, points", *apart, "", "", ""], kind="difference"))
     return table
-
-
-def confusion(run: RunData) -> Table | None:
-    """True classes in rows, predictions in columns; of many classes, the most frequent mistakes. None without any."""
-    classes = len(run.classes)
-    counts = np.zeros((classes, classes), dtype=np.int64)
-    np.add.at(counts, (run.labels, run.predictions), 1)
-    if classes <= _SQUARE:
-        table = Table(f"Predictions for each class, {run.name}", ["True class", *run.classes])
-        table.rows.extend(Row([run.classes[n], *map(str, row)]) for n, row in enumerate(counts.tolist()))
-        return table
-    np.fill_diagonal(wrong := counts.copy(), 0)
-    table = Table(f"Most frequent mistakes, {run.name}", ["True class", "Taken for", "Images", "Of"])
-    for place in np.argsort(-wrong, axis=None, kind="stable")[:_SQUARE]:
-        true, predicted = divmod(int(place), classes)
-        if wrong[true, predicted]:
-            cells = [run.classes[true], run.classes[predicted], str(wrong[true, predicted]), str(counts[true].sum())]
-            table.rows.append(Row(cells))
-    return table if table.rows else None
 
 
 def claims(run: RunData, slot: int) -> Table:
@@ -157,17 +134,6 @@ def training(runs: list[RunData]) -> Table:
     return table
 
 
-def audit(run: RunData, slot: int) -> Table:
-    table = Table(run.name, ["Layer", "Proved bound", "Orthogonality error", "Proof"])
-    for row in run.certification.audit:
-        error = row.orthogonality_error
-        cells = [f"{row.name.removeprefix('model.')} {row.kind}", rounded_up(row.lipschitz_bound)]
-        table.rows.append(Row([*cells, "" if error is None else f"{error:.1e}", f"{row.seconds:.2f} s"]))
-    total = run.certification.summary.lipschitz_bound
-    table.rows.append(Row(["All features, in pixels", rounded_up(total), "", ""], slot, "total"))
-    return table
-
-
 def provenance(runs: list[RunData]) -> Table:
     """Command, commit, hardware and versions of each run, side by side."""
     return _side_by_side("Provenance", runs, [_provenance(run) for run in runs])
@@ -178,6 +144,18 @@ def settings(runs: list[RunData]) -> Table:
     table = _side_by_side("Settings", runs, [_settings(run) for run in runs])
     rows = [Row(row.cells, kind="changed" if len(set(row.cells[1:])) > 1 else "") for row in table.rows]
     return replace(table, rows=rows)
+
+
+def differences(table: Table) -> Table | None:
+    """The rows of `settings` that differ; None for a single run."""
+    if len(table.head) < 3:
+        return None
+    rows = [Row([name, *(cell or "not one of its settings" for cell in cells)]) for name, *cells in _changed(table)]
+    return Table("Settings that differ", table.head, rows, text=True)
+
+
+def _changed(table: Table) -> list[list[str]]:
+    return [row.cells for row in table.rows if row.kind == "changed"]
 
 
 def _settings(run: RunData) -> dict[str, str]:

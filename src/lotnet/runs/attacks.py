@@ -8,11 +8,30 @@ from typing import Any
 import numpy as np
 
 from lotnet.attacks import AttackLoss, AttackReport
+from lotnet.certification.certificate import Claim
 from lotnet.records import convert, read_record, write_record
 
 FORMAT = 1
 FILE = "attacks.json"
 LINF_FILE = "linf.json"
+
+
+@dataclass(frozen=True)
+class CounterexampleRecord:
+    """A certificate that does not hold, with everything needed to verify that."""
+
+    index: int
+    claim: Claim
+    attack: str
+    before: int
+    after: int
+    radius: float
+    distance: float
+    squared_distance: str
+    """An exact fraction."""
+    image: list[Any]
+    """Pixels, nested as in the tensor, with every bit of their float64."""
+    perturbed: list[Any]
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,7 @@ class NearestRecord:
 
 @dataclass(frozen=True)
 class AttackRecord:
-    """The fields of `AttackReport`. Accuracies are in [0, 1]."""
+    """The content of attacks.json: the fields of `AttackReport`. Accuracies are in [0, 1]."""
 
     images: int
     radius: float
@@ -43,7 +62,7 @@ class AttackRecord:
     attacked: dict[str, float]
     certified: float
     checked: int
-    counterexamples: list[dict[str, Any]]
+    counterexamples: list[CounterexampleRecord]
     nearest: list[NearestRecord] = field(default_factory=list)
     checksum: str | None = None
     """Checksum of the model."""

@@ -6,6 +6,7 @@ it, and their images are `SHAPE_BEFORE`.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -34,13 +35,17 @@ def with_shape(config: RunConfig) -> RunConfig:
     data = config.data
     if not is_folder(data.name):
         return config
-    channels, height, width = choose_shape(data.name, data.root, data.size, data.channels).shape
-    chosen = {
+    return config.override(shape_settings(choose_shape(data.name, data.root, data.size, data.channels).shape))
+
+
+def shape_settings(shape: Sequence[int]) -> dict[str, Any]:
+    """Settings, by dotted name, for images of the shape (c, h, w) in a folder."""
+    _, height, width = shape
+    return {
         "data.side": height,
         "data.width": None if width == height else width,
-        "data.channels": channels_of((channels,)),
+        "data.channels": channels_of(shape),
     }
-    return config.override(chosen)
 
 
 def about_shape(config: RunConfig, dataset: Dataset) -> str:

@@ -79,6 +79,16 @@ class Run:
             raise InputError(f"{path} holds no run: start one with `lotnet train --out {path}`") from None
         return Run(path, RunConfig.from_yaml(text, str(path / "config.yaml")))
 
+    @staticmethod
+    def open_or_create(path: Path, config: RunConfig, remedy: str = "choose another folder, or repeat them") -> "Run":
+        """Open the run with these settings to continue it, or make it. `remedy` is for a run with other settings."""
+        if not (path / "config.yaml").is_file():
+            return Run.create(path, config)
+        run = Run.open(path)
+        if run.config != config:
+            raise InputError(f"{path} was trained with other settings: {remedy}")
+        return run
+
     def images(self) -> ImageSpec:
         """Image size, classes and statistics that the model was built for. The data are not needed."""
         return self.environment().images
@@ -123,9 +133,8 @@ class Run:
     ) -> None:
         """Add a session to environment.json. Refuses data that have changed since the run was started.
 
-        `initial` is the digest of the weights that the run starts from, where this session has read them.
-
-        A finished run trains no more, so its file is only written if it is missing.
+        `initial` is the digest of the weights that the run starts from, where this session has read them. A finished
+        run trains no more, so its file is only written if it is missing.
         """
         images = image_spec(dataset)
         earlier: tuple[Session, ...] = ()

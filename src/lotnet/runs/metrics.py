@@ -14,7 +14,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class EpochMetrics:
-    """Loss on the training images, and accuracies in [0, 1] on the validation images, if there are any."""
+    """Metrics of one epoch: training loss, and accuracies in [0, 1] on the validation images, if there are any."""
 
     epoch: int
     """Counted from 1."""

@@ -9,7 +9,8 @@ The rule is deterministic, so that the same folder gives the same settings every
 * the batch is the preset's, but at most an eighth of the training images, rounded down to a power of two;
 * epochs are such that the preset's number of images is seen in all, at least `FEWEST_EPOCHS` and at most
   `MOST_EPOCHS`. An image of more than 32 x 32 pixels counts as often as it is larger;
-* a run that starts from another model (`init`) has that model's network and a quarter of the epochs.
+* a run that starts from another model (`init`) has that model's network and a twentieth of the epochs, at least
+  `FEWEST_EPOCHS`: its features are there already, and a step of a large network takes seconds on a CPU.
 """
 
 from collections.abc import Collection
@@ -26,6 +27,7 @@ from lotnet.models import halvings
 FEWEST_CHANNELS, MOST_CHANNELS = 4, 32
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 200
 _USUAL_PIXELS = 32 * 32
+_FINE_TUNING = 20
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def with_preset(settings: Settings, given: Collection[str], accelerator: str) ->
     images = min(choice.images, settings.values.get("limit") or choice.images)
     filled = PRESETS[chosen].settings(*choice.shape[1:], images)
     if settings.values.get("init") is not None:
-        filled["trainer.epochs"] = max(FEWEST_EPOCHS, filled["trainer.epochs"] // 4)
+        filled["trainer.epochs"] = max(FEWEST_EPOCHS, filled["trainer.epochs"] // _FINE_TUNING)
     known = settings.known()
     values = {
         name: value

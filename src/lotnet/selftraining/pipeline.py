@@ -20,15 +20,12 @@ from lightning_fabric import Fabric
 from rich.console import Console
 
 from lotnet.certification.plain import RADII
-from lotnet.certification.summary import Summary
-from lotnet.certify_run import certify_split
+from lotnet.certify_run import certify_split, known_certification
 from lotnet.config import RunConfig
 from lotnet.data import Dataset, Mixture
 from lotnet.errors import InputError
 from lotnet.load_model import LoadedModel, load_model
 from lotnet.progress import progress_bar
-from lotnet.runs.certificates import FILE as CERTIFICATES
-from lotnet.runs.certificates import read_certification
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels, results
@@ -129,11 +126,8 @@ class Stages:
     def train(self, name: str, dataset: Dataset) -> LoadedModel:
         """Train the teacher or the student to the end, from the last checkpoint if there is one, and freeze it."""
         config, path = self.plan.stage(name, self.seed), self.folder / name
-        run = Run.open(path) if (path / "config.yaml").is_file() else Run.create(path, config)
-        if run.config != config:
-            raise InputError(
-                f"{path} has other settings than {self.folder / FILE}: restore its config.yaml, or start again"
-            )
+        remedy = f"restore its config.yaml and {self.folder / FILE}, or start again"
+        run = Run.open_or_create(path, config, remedy)
         if not run.is_finished():
             self._say(f"training the {name} of seed {self.seed} on {len(dataset.train)} images")
             train(run, dataset, self.fabric, self.console, self.parts.held_out, _command())
@@ -187,11 +181,11 @@ class Stages:
 
     def certify(self, loaded: LoadedModel) -> CertifiedAccuracy:
         """Certify the test images, unless certificates.json has the same images, radii and network already."""
-        test, checksum = loaded.split("test", self.plan.training.limit), loaded.model.spec.checksum
-        summary = _stored_summary(loaded.folder / CERTIFICATES, checksum, len(test))
-        if summary is None:
-            summary = certify_split(loaded, "test", test, list(RADII), self.fabric.device, self.console).summary
-        return CertifiedAccuracy.of(summary, checksum)
+        test, radii = loaded.split("test", self.plan.training.limit), list(RADII)
+        done = known_certification(loaded, loaded.folder, "test", test)
+        if done is None or not set(radii) <= set(done.summary.radii):
+            done = certify_split(loaded, "test", test, radii, self.fabric.device, self.console)
+        return CertifiedAccuracy.of(done.summary.at(radii), done.checksum)
 
     def _say(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, highlight=False)
@@ -233,16 +227,6 @@ def _check_teacher(name: str, training: RunConfig) -> None:
             f"the teacher {name} was trained on {theirs.data.name} with limit {theirs.limit}, not on "
             f"{training.data.name} with limit {training.limit}: use a teacher that has seen the same images"
         )
-
-
-def _stored_summary(path: Path, checksum: str, images: int) -> Summary | None:
-    """The summary in a certificates.json about this network and the test images; None if it has to be made again."""
-    try:
-        stored = read_certification(path, "")
-    except InputError:
-        return None
-    found = (stored.checksum, stored.split, stored.summary.radii, stored.summary.images)
-    return stored.summary if found == (checksum, "test", list(RADII), images) else None
 
 
 def _command() -> list[str]:

@@ -40,7 +40,7 @@ HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class SelfTrainingConfig:
-    """The images with and without labels, and the length of the teacher's training."""
+    """Settings of self-training: images with and without labels, and the length of the teacher's training."""
 
     labeled: float | None = None
     """Fraction of each class that keeps its labels. The labels of the others are hidden. By default all are kept."""

@@ -52,13 +52,13 @@ def label(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> PseudoLabels:
-    """Label uint8 images by the float64 graph of a frozen model, on the device the model is on."""
+    """Label uint8 images by the float64 program of a frozen model, on the device the model is on."""
     device = next(iter(model.buffers())).device
-    graph = model.astype(torch.float64).to(device)
+    program = model.astype(torch.float64).to(device)
     shares = []
     with evaluating():
         for batch in images.split(batch_size):
-            shares.append(graph(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
+            shares.append(program(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
             if shares[-1].shape[1] < classes:
                 raise InputError(
                     f"the teacher has {shares[-1].shape[1]} classes and the data have {classes}: train it on all"

@@ -33,7 +33,7 @@ _COUNTS = {
 
 @dataclass(frozen=True)
 class ImageCounts:
-    """How many images each part has."""
+    """Number of images of each kind in one run of self-training."""
 
     labeled: int
     """Images that the teacher is trained on."""
@@ -48,10 +48,6 @@ class ImageCounts:
     def to_dict(self) -> dict[str, int]:
         counts = {name: getattr(self, attribute) for name, attribute in _COUNTS.items()}
         return {name: count for name, count in counts.items() if count is not None}
-
-    @staticmethod
-    def from_dict(content: dict[str, int]) -> "ImageCounts":
-        return ImageCounts(**{_COUNTS[name]: count for name, count in content.items()})
 
 
 @dataclass(frozen=True)
@@ -69,10 +65,6 @@ class CertifiedAccuracy:
     def of(summary: Summary, checksum: str) -> "CertifiedAccuracy":
         certified = tuple(summary.certified["float"])
         return CertifiedAccuracy(checksum, summary.clean, certified, summary.mean_radius["float"])
-
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> "CertifiedAccuracy":
-        return CertifiedAccuracy(**{**content, "certified": tuple(content["certified"])})
 
     def columns(self) -> list[float]:
         """Clean accuracy, certified accuracy at each radius, mean radius."""
@@ -97,15 +89,10 @@ class SeedResult:
 
     @staticmethod
     def from_dict(content: dict[str, Any]) -> "SeedResult":
-        return SeedResult(
-            seed=content["seed"],
-            images=ImageCounts.from_dict(content["images"]),
-            radii=tuple(content["radii"]),
-            teacher=CertifiedAccuracy.from_dict(content["teacher"]),
-            student=CertifiedAccuracy.from_dict(content["student"]),
-            measured=Measured.from_dict(content["measured"]),
-            theorems=tuple(Statement(**statement) for statement in content["theorems"]),
-        )
+        """Read what `to_dict` returned. Raises a `WrongType` for a value that does not have its field's type."""
+        images = {_COUNTS[name]: count for name, count in content["images"].items()}
+        measured = {name: value for name, value in content["measured"].items() if name != "shares"}
+        return convert(SeedResult, content | {"images": images, "measured": measured})
 
 
 @dataclass(frozen=True)
@@ -125,7 +112,7 @@ class Results:
     seeds: tuple[SeedResult, ...]
 
     def compare(self) -> Comparison:
-        """Differences are taken seed by seed."""
+        """Compare teacher and student. Differences are taken seed by seed."""
         rows = {
             "teacher": [result.teacher.columns() for result in self.seeds],
             "student": [result.student.columns() for result in self.seeds],

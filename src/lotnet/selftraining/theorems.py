@@ -73,20 +73,6 @@ class Measured:
         shares = {name: None if share is None else share.value for name, share in self.counts().items()}
         return asdict(self) | {"shares": shares}
 
-    @staticmethod
-    def from_dict(content: dict[str, Any]) -> "Measured":
-        def share(name: str) -> Share:
-            return Share(**content[name])
-
-        return Measured(
-            teacher_error=share("teacher_error"),
-            worst_class_error=share("worst_class_error"),
-            disagreement=share("disagreement"),
-            inconsistency=share("inconsistency"),
-            ball=content["ball"],
-            wrong_pseudo_labels=None if content["wrong_pseudo_labels"] is None else share("wrong_pseudo_labels"),
-        )
-
 
 def measure(
     teacher: FrozenModel,
@@ -96,20 +82,21 @@ def measure(
     ball: float,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Count what the theorems ask for. Models run on the devices they are on; `found` has the teacher's labels.
+    """Measure the quantities of the theorems by counting images.
 
-    Unlabelled images are those that the student was trained on, at most `MOST_MEASURED` of them.
+    Models run on the devices they are on, and `found` has the teacher's labels. Unlabelled images are those that
+    the student was trained on, at most `MOST_MEASURED` of them.
     """
     held_out = parts.held_out
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
     classes = held_out.labels.unique().tolist()
     errors = [Share(int((wrong & mine).sum()), int(mine.sum())) for mine in (held_out.labels == c for c in classes)]
-    graph = student.astype(torch.float64)
+    program = student.astype(torch.float64)
     disagreeing = unproved = 0
     chosen = parts.chosen(found)
     chosen = chosen[subset_indices(len(chosen), MOST_MEASURED)]
     for batch, labels in zip(parts.images[chosen].split(_CHUNK), found.labels[chosen].split(_CHUNK), strict=True):
-        certificates = certify(graph, to_unit(batch, torch.float64), progress=progress)
+        certificates = certify(program, to_unit(batch, torch.float64), progress=progress)
         disagreeing += int((certificates.predictions != labels).sum())
         unproved += int((certificates.radii["float"] <= ball).sum())
     hidden = parts.hidden

@@ -22,7 +22,7 @@ class Curves:
 
     def __init__(self, folder: Path, done: int, console: Console) -> None:
         """Write into the folder. Points after step `done`, from a killed session, are dropped."""
-        self._folder, self._console = folder, console
+        self._console = console
         self._file: IO[bytes] | None = None
         try:
             from tensorboard.compat.proto.event_pb2 import Event, SessionLog

@@ -19,7 +19,7 @@ from lotnet.data import Dataset, is_folder
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec, ModelConfig
 from lotnet.pretrained import FOLDER, packed, shipped_names
-from lotnet.runs.data import channels_of
+from lotnet.runs.data import shape_settings
 from lotnet.runs.directory import Run
 
 LEARNING_RATE = 2e-3
@@ -46,8 +46,7 @@ class Initial:
 
     def check(self, dataset: Dataset) -> None:
         """Refuse images of another shape than the model reads."""
-        images = self.images
-        shape = (images.channels, images.height, images.width)
+        shape = self.images.shape
         if dataset.shape != shape:
             mine, theirs = (" x ".join(map(str, size)) for size in (shape, dataset.shape))
             raise InputError(f"{self.name} reads images of {mine}, and {dataset.name} has {theirs}: start from another")
@@ -83,7 +82,7 @@ def with_initial(settings: Settings, given: Collection[str]) -> Settings:
     if "optimizer.lr" not in given:
         values["optimizer.lr"] = LEARNING_RATE
     if is_folder(settings.values.get("data.name", "")):
-        values |= {name: value for name, value in _shape(initial.images).items() if name not in given}
+        values |= {name: value for name, value in shape_settings(initial.images.shape).items() if name not in given}
     return settings.override(values, settings.source)
 
 
@@ -104,12 +103,3 @@ def initialize(model: nn.Module, run: Run) -> str | None:
         for name, tensor in kept.items():
             tensor.copy_(initial.tensors[name])
     return initial.digest()
-
-
-def _shape(images: ImageSpec) -> dict[str, Any]:
-    width = None if images.width == images.height else images.width
-    return {
-        "data.side": images.height,
-        "data.width": width,
-        "data.channels": channels_of((images.channels,)),
-    }

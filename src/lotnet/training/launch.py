@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import distributed
 
 from lotnet.config import TrainerConfig
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.files import exclusive_lock
 from lotnet.training.signals import Interrupted
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 def make_fabric(trainer: TrainerConfig, device: str) -> Fabric:
     """Make a Fabric for `launch`. torchrun sets the number of processes if it is used; otherwise `trainer` does."""
-    accelerator, index = _parse(device)
+    chosen = choose_device(device)
+    accelerator, index = chosen.type, chosen.index
     processes, nodes = trainer.devices, trainer.nodes
     if distributed.is_torchelastic_launched():
         processes = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -131,23 +132,3 @@ def _without_advice() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def accelerator(device: str) -> str:
-    """The kind of device that `--device` names, cpu or cuda."""
-    return _parse(device)[0]
-
-
-def _parse(device: str) -> tuple[str, int | None]:
-    found = re.fullmatch(r"(auto|cpu|cuda)(?::(\d+))?", device)
-    if not found or (found[2] and found[1] != "cuda"):
-        raise InputError(f"there is no device {device}: use auto, cpu, cuda or cuda:N")
-    kind = found[1]
-    if kind == "auto":
-        kind = "cuda" if torch.cuda.is_available() else "cpu"
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise InputError("there is no GPU that PyTorch can use here: use --device cpu")
-    index = int(found[2]) if found[2] else None
-    if index is not None and index >= torch.cuda.device_count():
-        raise InputError(f"there is no {device}: the last GPU is cuda:{torch.cuda.device_count() - 1}")
-    return kind, index

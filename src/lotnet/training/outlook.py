@@ -4,6 +4,7 @@ import copy
 import datetime
 import time
 from dataclasses import dataclass
+from itertools import chain, count
 
 import torch
 from lightning_fabric import Fabric
@@ -23,6 +24,7 @@ from lotnet.training.step import TrainingStep
 
 _MOST_STEPS = 5
 _LONG_ENOUGH = 2.0  # seconds after which no further step is measured
+_TOO_LONG = 10.0  # seconds after which, on a CPU, the first step is taken for the others
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,19 @@ class Outlook:
 
         Invariant: the state of the random generators and the model stay as they are.
         """
-        if fabric.is_global_zero and not console.quiet:
-            # Measuring one process while the others wait would say nothing about all of them together.
-            pace = self.measure(fabric) if fabric.world_size == 1 else None
-            notes = [("note", note) for note in findings(self.dataset)]
-            for title, text in notes + self.lines(str(fabric.device), pace, done):
-                console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
+        if not fabric.is_global_zero or console.quiet:
+            return
 
-    def lines(self, device: str, pace: Pace | None, done: int = 0) -> list[tuple[str, str]]:
-        """(title, text) of each line."""
+        def say(title: str, text: str) -> None:
+            console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
+
+        for title, text in [("note", note) for note in findings(self.dataset)] + self.lines(str(fabric.device)):
+            say(title, text)
+        # Measuring one process while the others wait would say nothing about all of them together.
+        say("time", self.duration(self.measure(fabric) if fabric.world_size == 1 else None, done))
+
+    def lines(self, device: str) -> list[tuple[str, str]]:
+        """(title, text) of each line that is known without measuring."""
         config, trainer, data = self.config, self.config.trainer, self.dataset
         steps = len(self.batches)
         choosing = "the last epoch is kept"
@@ -79,12 +85,13 @@ class Outlook:
             ("augmentation", describe(augmentation_of(config, data))),
             ("network", network),
             ("training", plan),
-            ("time", self._time(pace, trainer.epochs * steps - done)),
         ]
 
-    def _time(self, pace: Pace | None, steps: int) -> str:
+    def duration(self, pace: Pace | None, done: int = 0) -> str:
+        """The time of the rest of the run in words, if it was measured."""
         if pace is None:
             return "the progress line estimates it after the first steps"
+        steps = self.config.trainer.epochs * len(self.batches) - done
         seconds = pace.remaining(steps, steps / len(self.batches))
         now = datetime.datetime.now().astimezone()
         end = now + datetime.timedelta(seconds=seconds)
@@ -92,17 +99,20 @@ class Outlook:
         return f"{pace.step:.2g} s per step as measured now, about {duration(seconds)} in all, until {when}"
 
     def measure(self, fabric: Fabric) -> Pace:
-        """Measure some steps with a copy of the model, and a pass over validation images."""
+        """Measure some steps with a copy of the model, each with its batch, and a pass over validation images."""
         states = random_states(fabric.device)
         model = copy.deepcopy(self.model)
-        images, labels = next(self.batches.epoch(0))
+        batches = chain.from_iterable(map(self.batches.epoch, count()))
+        images, labels = next(batches)
         step = TrainingStep(self.config, model, images[:1], fabric)
         step.begin_epoch(resumed=False)
-        step(images, labels, 0.0)  # the first step allocates memory and may compile kernels
-        seconds: list[float] = []
+        start = time.perf_counter()
+        float(step(images, labels, 0.0))  # allocates memory and, on a GPU, may compile kernels
+        first = time.perf_counter() - start
+        seconds = [first] if first > _TOO_LONG and not images.is_cuda else []
         while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
             start = time.perf_counter()
-            float(step(images, labels, 0.0))  # reading the loss waits for the device
+            float(step(*next(batches), 0.0))  # reading the loss waits for the device
             seconds.append(time.perf_counter() - start)
         found = Pace(sorted(seconds)[len(seconds) // 2], self._validation_seconds(model))
         set_random_states(states, fabric.device)

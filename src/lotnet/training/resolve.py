@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from lotnet.config import Settings
+from lotnet.device import choose_device
 from lotnet.runs.presets import with_preset
 from lotnet.training.initial import with_initial
-from lotnet.training.launch import accelerator
 
 
 def resolved(settings: Settings, given: Collection[str], device: str) -> Settings:
@@ -15,4 +15,4 @@ def resolved(settings: Settings, given: Collection[str], device: str) -> Setting
         given = {*given, *(name for name in settings.values if name.startswith("model."))}
     if settings.values.get("preset") is None:
         return settings
-    return with_preset(settings, given, accelerator(device))
+    return with_preset(settings, given, choose_device(device).type)

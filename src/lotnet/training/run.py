@@ -109,20 +109,22 @@ class RunFolder:
     def create_or_open(self, config: RunConfig) -> Run:
         """Make the run with these settings, or open it to resume it. A resumed run must have the same settings."""
         path = fresh_path(self.name) if self.path is None else self.path
-        if not self.resume or not (path / "config.yaml").is_file():
+        if not self.resume:
             return Run.create(path, config, self.overwrite)
-        run = open_run(path)
-        if run.config != config:
-            raise InputError(f"{path} was trained with other settings: choose another folder, or repeat them")
-        return run
+        _refuse_part_of_selftraining(path)
+        return Run.open_or_create(path, config)
 
 
 def open_run(path: Path) -> Run:
     """Open a run to continue it. Refuses a part of a self-training run, whose training images are chosen elsewhere."""
     run = Run.open(path)
+    _refuse_part_of_selftraining(path)
+    return run
+
+
+def _refuse_part_of_selftraining(path: Path) -> None:
     if (path.parent / SELF_TRAINING_PLAN).is_file():  # its config.yaml does not say which labels are hidden
         raise InputError(f"{path} is part of a self-training run: use `lotnet selftrain --resume {path.parent}`")
-    return run
 
 
 @dataclass(frozen=True)

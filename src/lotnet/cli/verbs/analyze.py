@@ -9,7 +9,7 @@ from rich.table import Table
 
 from lotnet.analysis import features, landscape, newton, tightness
 from lotnet.analysis.files import AnalysisFiles
-from lotnet.analysis.networks import load_networks
+from lotnet.analysis.networks import describe, load_networks
 from lotnet.cli import analysis_tables as tables
 from lotnet.cli.arguments import Parser
 from lotnet.cli.help_text import bulleted
@@ -19,6 +19,8 @@ from lotnet.files import make_folder
 from lotnet.load_model import MODEL, choose_device
 from lotnet.spelling import nearest
 from lotnet.terminal import Console
+
+_KERNELS = "A run with a checkpoint, the folder of a packed model, or the name of a model that comes with lotnet."
 
 
 def main(arguments: list[str]) -> int:
@@ -39,10 +41,10 @@ def main(arguments: list[str]) -> int:
 def _newton(arguments: list[str]) -> int:
     options = _parser("newton", several=False).read(arguments)
     console = Console(stderr=options.json)
-    [network] = load_networks([Path(options.run)], choose_device(options.device))
+    [network] = load_networks([options.run], choose_device(options.device))
     layers = newton.analyze(network, console)
     files = newton.files(network, layers)
-    return _finish(options, network.run.path, files, tables.newton_table(layers), newton.observed(layers))
+    return _finish(options, network.folder, files, tables.newton_table(layers), newton.observed(layers))
 
 
 def _landscape(arguments: list[str]) -> int:
@@ -61,10 +63,10 @@ def _landscape(arguments: list[str]) -> int:
     settings = landscape.LandscapeSettings(
         options.split, options.limit, options.points, options.span, options.batch_size, options.seed
     )
-    networks = load_networks(list(map(Path, options.runs)), choose_device(options.device))
+    networks = load_networks(options.runs, choose_device(options.device))
     found = landscape.analyze(networks, settings, Console(stderr=options.json))
     files = landscape.files(networks, settings, found)
-    return _finish(options, networks[0].run.path, files, tables.landscape_table(found))
+    return _finish(options, networks[0].folder, files, tables.landscape_table(found))
 
 
 def _features(arguments: list[str]) -> int:
@@ -90,10 +92,10 @@ def _features(arguments: list[str]) -> int:
     options = parser.read(arguments)
     ascent = features.AscentSettings(options.steps, options.step, options.decay, options.seed)
     choice = features.NeuronChoice(options.layer, options.neurons, options.count, options.seed)
-    networks = load_networks(list(map(Path, options.runs)), choose_device(options.device))
+    networks = load_networks(options.runs, choose_device(options.device))
     found = features.analyze(networks, choice, ascent, Console(stderr=options.json))
     files = features.files(networks, ascent, found)
-    return _finish(options, networks[0].run.path, files, tables.features_table(found))
+    return _finish(options, networks[0].folder, files, tables.features_table(found))
 
 
 def _tightness(arguments: list[str]) -> int:
@@ -108,15 +110,19 @@ def _tightness(arguments: list[str]) -> int:
     check_split(options.split)
     check_counts(options, batch_size=1)
     device = choose_device(options.device)
-    if len(set(options.models)) < len(options.models):
-        raise InputError("a model is named twice: name each once")
+    described = describe(options.models)
     loaded = {name: open_model(name, Console(stderr=options.json)) for name in options.models}
     subjects = {
-        name: tightness.Subject(model.model.to(device), model.split(options.split, options.limit))
-        for name, model in loaded.items()
+        source: tightness.Subject(
+            described[source].name,
+            described[source].method,
+            model.model.to(device),
+            model.split(options.split, options.limit),
+        )
+        for source, model in loaded.items()
     }
     found = tightness.analyze(subjects, options.batch_size, Console(stderr=options.json))
-    files = tightness.files(subjects, options.split, found)
+    files = tightness.files(subjects, options.split, found, described[options.models[0]].common)
     return _finish(options, loaded[options.models[0]].folder, files, tables.tightness_table(found))
 
 
@@ -133,11 +139,10 @@ def _titled(analysis: str) -> Parser:
 
 def _add_shared(parser: Parser, several: bool = True) -> None:
     if several:
-        parser.add_argument(
-            "runs", type=str, nargs="+", metavar="RUN", help="Runs with a checkpoint, drawn side by side."
-        )
+        help_line = f"{_KERNELS} Several are drawn side by side."
+        parser.add_argument("runs", type=str, nargs="+", metavar="MODEL", help=help_line)
     else:
-        parser.add_argument("run", type=str, help="A run with a checkpoint.")
+        parser.add_argument("run", type=str, metavar="MODEL", help=_KERNELS)
     _add_common(parser)
 
 
@@ -161,13 +166,15 @@ def _finish(options: Any, first: Path, files: AnalysisFiles, table: Table, sente
     # In the current folder, files of several runs would replace each other.
     prefix = "" if options.out is not None or folder == usual else f"{first.resolve().name}-"
     written = [str(path) for path in files.write(folder, prefix)]
-    if not any(path.endswith(".png") for path in written):
+    drawn = any(path.endswith(".png") for path in written)
+    if not drawn:
         console.print("No plot without matplotlib: pip install matplotlib", markup=False, soft_wrap=True)
     if options.json:
-        print(json.dumps({"written": written, **files.content}, allow_nan=False))
+        print(json.dumps({"written": written, **files.content, "caption": files.caption}, allow_nan=False))
         return 0
     console.print(table)
-    for line in (sentence, f"Written: {', '.join(written)}"):
+    caption = f"In the plot: {files.caption}" if drawn else ""
+    for line in (sentence, caption, f"Written: {', '.join(written)}"):
         if line:
             say(console, line)
     return 0

@@ -1,7 +1,7 @@
 """`lotnet attack`."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from rich.table import Table
@@ -20,6 +20,7 @@ from lotnet.cli.options import OUT, add_split, check_counts, check_split, open_m
 from lotnet.errors import InputError
 from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
 from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, paper_row
+from lotnet.paper.tables import Row
 from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
 from lotnet.terminal import Console
@@ -129,6 +130,20 @@ def _parser() -> Parser:
     return parser
 
 
+@dataclass(frozen=True)
+class TableRow:
+    """A model in the table of l-infinity attacks. Accuracies are in [0, 1], those of the paper's row in percent."""
+
+    model: str
+    written: str | None
+    """The file with this row; None for a model that is not a run."""
+    data: str
+    images: int
+    clean: float
+    attacked: float
+    paper: Row | None
+
+
 def _linf_table(options: Any) -> int:
     """Print one row per model with its accuracy under the l-infinity attack. Nothing is certified."""
     console, device = Console(stderr=options.json), choose_device(options.device)
@@ -144,47 +159,36 @@ def _linf_table(options: Any) -> int:
         seed=options.seed,
     )
     models = [open_model(name, console) for name in options.models]
-    rows: list[dict[str, Any]] = []
+    rows = []
     with progress_bar(console) as progress:
         task = progress.add_task("attacking images", total=count_images(models, attack))
         records = attack_models(models, attack, device, lambda count: progress.update(task, advance=count))
         for name, loaded, record in zip(options.models, models, records, strict=True):
-            theirs = paper_row(loaded, attack)
-            rows.append(
-                {
-                    "model": name,
-                    "written": _keep(record, loaded),
-                    "data": loaded.data,
-                    "images": record.images,
-                    "clean": record.clean,
-                    "attacked": record.attacked,
-                    "paper": None if theirs is None else asdict(theirs),
-                }
-            )
+            written, theirs = _keep(record, loaded), paper_row(loaded, attack)
+            rows.append(TableRow(name, written, loaded.data, record.images, record.clean, record.attacked, theirs))
     if options.json:
         about = {"linf": attack.radius, "split": attack.split, "seed": attack.seed, **asdict(settings)}
-        print(json.dumps({**about, "rows": rows}))
+        print(json.dumps({**about, "rows": [asdict(row) for row in rows]}))
     else:
         _show_rows(rows, options, console)
     return 0
 
 
-def _show_rows(rows: list[dict[str, Any]], options: Any, console: Console) -> None:
+def _show_rows(rows: list[TableRow], options: Any, console: Console) -> None:
     steps = f"{options.steps} step{'s' if options.steps > 1 else ''} of {options.step_size:g} of the radius"
     about = f"l-infinity PGD on the {options.loss} within {options.linf}: {steps}, pixels in [0, 1], float64"
     table = Table(title=about)
     table.add_column("model", overflow="fold")
-    compared = any(row["paper"] for row in rows)
+    compared = any(row.paper for row in rows)
     for heading in ("images", "clean", "attacked", *(("paper: clean", "attacked") if compared else ())):
         table.add_column(heading, justify="right")
     for row in rows:
-        theirs = row["paper"]
-        cells = () if theirs is None else (f"{theirs['clean']:.2f}%", f"{theirs['pgd_linf']:.2f}%")
-        table.add_row(row["model"], str(row["images"]), f"{row['clean']:.2%}", f"{row['attacked']:.2%}", *cells)
+        cells = () if row.paper is None else (f"{row.paper.clean:.2f}%", f"{row.paper.pgd_linf:.2f}%")
+        table.add_row(row.model, str(row.images), f"{row.clean:.2%}", f"{row.attacked:.2%}", *cells)
     console.print(table)
     for row in rows:
-        if row["written"] is not None:
-            say(console, f"Written to {row['written']}")
+        if row.written is not None:
+            say(console, f"Written to {row.written}")
 
 
 def _keep(record: LInfRecord, loaded: LoadedModel) -> str | None:

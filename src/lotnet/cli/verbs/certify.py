@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     path = certificates_path(out, record)
     if options.json:
         about = {name: getattr(record, name) for name in _HEADING}
-        summary = {**asdict(record.summary), "intervals_95": record.summary.intervals()}
+        summary = {**asdict(record.summary), "intervals_95": asdict(record.summary.intervals())}
         print(json.dumps({"written": str(path), **about, "notes": record.notes, "summary": summary}))
         return 0
     _show(console, record)
@@ -90,8 +90,8 @@ def _show(console: Console, record: Certification) -> None:
         at = (f"{share:.2%}" for share in summary.certified[claim])
         table.add_row(CLAIM_TITLES[claim], *at, str(rounded_down(summary.mean_radius[claim], 4)))
     console.print(table)
-    floats = zip(names, map(in_words, between["certified"]["float"]), strict=True)
-    parts = [f"clean {in_words(between['clean'])}", *(f"{words} at {name}" for name, words in floats)]
+    floats = zip(names, map(in_words, between.certified["float"]), strict=True)
+    parts = [f"clean {in_words(between.clean)}", *(f"{words} at {name}" for name, words in floats)]
     say(console, f"95% intervals, claim B: {', '.join(parts)}")
     if len(summary.classes) <= 20:
         table = Table(title="By class, claim B")

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
         about = {
             "model": options.model,
-            "data": public_name(opened.data),
+            "data": public_name(opened.data) or "data that the model does not name",
             "input_shape": list(opened.model.input_shape),
         }
         try:

@@ -1,6 +1,7 @@
 """`lotnet pack`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from lotnet.cli.arguments import Parser
@@ -9,7 +10,7 @@ from lotnet.errors import InputError
 from lotnet.files import writable_folder
 from lotnet.load_model import choose_device
 from lotnet.pack_run import pack_run
-from lotnet.pretrained.packed import is_packed
+from lotnet.pretrained.packed import PackedResult, is_packed
 from lotnet.runs.data import load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 from lotnet.terminal import Console
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     packed, summary = pack_run(run, test, device, console, options.batch_size)
     size = packed.write(folder)
     if options.json:
-        print(json.dumps({"written": str(folder), "bytes": size, "result": packed.result}))
+        print(json.dumps({"written": str(folder), "bytes": size, "result": asdict(PackedResult.of(summary))}))
         return 0
     at = ", ".join(f"{share:.2%}" for share in summary.certified["float"])
     for line in (

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ UNCERTAIN = "uncertain"
 _SHOWN = 5
 """Number of classes whose probability is printed; --json prints all."""
 
-Answer = tuple[Picture, Prediction]
+_COLUMNS = ["image", "answer", "label", "confidence", "radius", "radius_255", "changes"]
 
 
 def main(arguments: list[str]) -> int:
@@ -38,24 +39,24 @@ def main(arguments: list[str]) -> int:
     files = find_files(options.images)
     console = Console(stderr=options.json)
     opened = open_model(options.model, console)
-    pictures, failed = _read(files, opened.model.input_shape)
     graph = opened.model.astype(torch.float64).to(device)
-    answers = _predict(graph, pictures, options.batch_size or usual_batch(graph.input_shape))
+    failed: dict[str, str] = {}
+    rows, images = [], []
+    for picture, found in _answers(graph, files, options.batch_size or usual_batch(graph.input_shape), failed):
+        # Pixels are dropped with the picture, so that a folder may be larger than memory.
+        if options.csv is not None:
+            rows.append(_row(picture, found, least))
+        if options.json:
+            images.append(_entry(picture, found, least))
+        elif options.csv is None:
+            say(console, _text(picture, found, least))
     if options.csv is not None:
-        atomic_write(Path(options.csv), _csv(answers, least).encode())
+        atomic_write(Path(options.csv), _csv(rows).encode())
     if options.json:
-        images: list[dict[str, Any]] = [
-            {"image": p.name, "answer": _answer(found, least), "changes": list(p.changes)}
-            | {"scope": p.scope(found.radius), **found.to_dict()}
-            for p, found in answers
-        ]
         about = {"model": str(opened.folder), "checksum": graph.spec.checksum, "images": images}
         print(json.dumps(about | {"failed": failed}))
-    else:
-        for picture, prediction in answers if options.csv is None else ():
-            say(console, _text(picture, prediction, least))
-        if options.csv is not None:
-            say(console, f"Written to {options.csv}: {len(answers)} pictures.")
+    elif options.csv is not None:
+        say(console, f"Written to {options.csv}: {len(rows)} pictures.")
     for problem in failed.values():
         say(Console(stderr=True), f"lotnet: {problem}")
     return 2 if failed else 0
@@ -95,31 +96,25 @@ def _parser() -> Parser:
     return parser
 
 
-def _read(files: list[Path], input_shape: tuple[int, ...]) -> tuple[list[Picture], dict[str, str]]:
-    """The pictures that can be read, and the problem of each other file by its name.
+def _answers(
+    graph: FrozenModel, files: list[Path], batch_size: int, failed: dict[str, str]
+) -> Iterator[tuple[Picture, Prediction]]:
+    """The pictures that can be read, with their predictions, a batch at a time.
 
-    A single file that cannot be read is an error.
+    The problem of each other file goes into `failed`, by its name. If no file can be read, that is an error.
     """
-    pictures: list[Picture] = []
-    failed: dict[str, str] = {}
-    for file in files:
-        try:
-            pictures.append(read_picture(file, input_shape, str(file)))
-        except InputError as error:
-            failed[str(file)] = str(error)
-    if not pictures:
+    for start in range(0, len(files), batch_size):
+        pictures = []
+        for file in files[start : start + batch_size]:
+            try:
+                pictures.append(read_picture(file, graph.input_shape, str(file)))
+            except InputError as error:
+                failed[str(file)] = str(error)
+        if pictures:
+            pixels = to_unit(torch.stack([picture.pixels for picture in pictures]), torch.float64)
+            yield from zip(pictures, predict(graph, pixels, batch_size=batch_size), strict=True)
+    if len(failed) == len(set(map(str, files))):
         raise InputError(next(iter(failed.values())))
-    return pictures, failed
-
-
-def _predict(graph: FrozenModel, pictures: list[Picture], batch_size: int) -> list[Answer]:
-    pixels = torch.stack([picture.pixels for picture in pictures])
-    predictions = [
-        prediction
-        for batch in pixels.split(batch_size)
-        for prediction in predict(graph, to_unit(batch, torch.float64), batch_size=batch_size)
-    ]
-    return list(zip(pictures, predictions, strict=True))
 
 
 def _answer(prediction: Prediction, least: float) -> str:
@@ -127,13 +122,21 @@ def _answer(prediction: Prediction, least: float) -> str:
     return prediction.label if prediction.radius >= least else UNCERTAIN
 
 
-def _csv(answers: list[Answer], least: float) -> str:
+def _entry(picture: Picture, found: Prediction, least: float) -> dict[str, Any]:
+    """An answer in JSON."""
+    about = {"image": picture.name, "answer": _answer(found, least), "changes": list(picture.changes)}
+    return about | {"scope": picture.scope(found.radius), **found.to_dict()}
+
+
+def _row(picture: Picture, found: Prediction, least: float) -> list[object]:
+    """A line of the table, in the order of `_COLUMNS`."""
+    numbers = (f"{found.confidence:.6f}", rounded_down(found.radius, 6), rounded_down(found.radius_255, 4))
+    return [picture.name, _answer(found, least), found.label, *numbers, "; ".join(picture.changes)]
+
+
+def _csv(rows: list[list[object]]) -> str:
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["image", "answer", "label", "confidence", "radius", "radius_255", "changes"])
-    for picture, found in answers:
-        numbers = (f"{found.confidence:.6f}", rounded_down(found.radius, 6), rounded_down(found.radius_255, 4))
-        table.writerow([picture.name, _answer(found, least), found.label, *numbers, "; ".join(picture.changes)])
+    csv.writer(text, lineterminator="\n").writerows([_COLUMNS, *rows])
     return text.getvalue()
 
 

@@ -8,8 +8,10 @@ from lotnet.cli.options import OUT, output_file, parse_radius, say
 from lotnet.data import Split
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
+from lotnet.frozen.model import FrozenModel
 from lotnet.report import RunData, collect, render
 from lotnet.runs.data import load_with_all_test_images
+from lotnet.runs.directory import Run
 from lotnet.terminal import Console
 
 
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
     paths = [Path(text) for text in options.runs]
     runs = collect(paths)
     split, missing = _images(runs[0])
-    page = render(runs, split, radius).encode(errors="backslashreplace")
+    page = render(runs, split, radius, _model(paths[0])).encode(errors="backslashreplace")
     path = output_file(options.out, paths[0], "report.html")
     atomic_write(path, page)
     if options.json:
@@ -48,3 +50,11 @@ def _images(run: RunData) -> tuple[Split | None, str]:
     except InputError as error:
         return None, str(error)
     return (dataset.train if run.certification.split == "train" else dataset.test), ""
+
+
+def _model(path: Path) -> FrozenModel | None:
+    """The frozen model of a run. A run may be kept without it: then only the example of a perturbation is another."""
+    try:
+        return Run.open(path).frozen_model()
+    except InputError:
+        return None

@@ -2,7 +2,7 @@
 
 // The page keeps one image file. The server keeps nothing: every question carries the file.
 const part = (id) => document.getElementById(id);
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${(100 * share).toFixed(1)}%`;
 const fixed = (value) => value.toFixed(3);
 
 let file = null;      // what is asked about
@@ -34,7 +34,7 @@ function complain(sentence) {
 
 // No picture: an earlier one beside a complaint would look like the cause of it.
 function forget() {
-  part("preview").hidden = true;
+  part("preview").hidden = part("again").hidden = true;
   part("invite").hidden = false;
   part("changes").hidden = true;
 }
@@ -50,6 +50,7 @@ async function choose(chosen, about) {
   part("answer").hidden = true;
   part("attack-card").hidden = true;
   part("waiting").textContent = "Proving a radius ...";
+  part("said").textContent = "";
   part("waiting").hidden = false;
   try {
     const found = await ask("/predict", chosen);
@@ -69,12 +70,15 @@ function show() {
   part("answer").hidden = false;
   part("label").textContent = answer.label;
   part("radius").textContent = answer.radius_text;
-  part("radius-255").textContent = `${answer.radius_255_text} / 255`;
-  part("meaning").textContent = `${answer.meaning} ${answer.scope}`;
+  part("radius-255").textContent = `${answer.radius_255_text}/255`;
+  part("meaning").textContent = answer.meaning;
+  part("scope").textContent = answer.scope;
+  part("said").textContent = `Predicted ${answer.label}, certified radius ${answer.radius_text}.`;
   part("shares").replaceChildren(...answer.likeliest.map(bar));
   part("preview").src = answer.picture;
-  part("preview").hidden = false;
+  part("preview").hidden = part("again").hidden = false;
   part("invite").hidden = true;
+  part("grey").hidden = !answer.grey;
   part("changes").textContent = `What the model reads: ${answer.changes.join("; ")}.`;
   part("changes").hidden = answer.changes.length === 0;
 
@@ -99,7 +103,7 @@ function show() {
 
 function bar({ label, share }) {
   const row = document.createElement("li");
-  const [name, track, text] = ["name", "bar", "share"].map((kind) => {
+  const [name, track, text] = ["name", "track", "part"].map((kind) => {
     const cell = document.createElement("span");
     cell.className = kind;
     return cell;
@@ -156,7 +160,7 @@ function example({ label, path }, about) {
   const button = document.createElement("button");
   const image = document.createElement("img");
   image.src = path;
-  image.alt = label;
+  image.alt = `test image: ${label}`;
   button.type = "button";
   button.title = label;
   button.append(image);
@@ -173,8 +177,10 @@ function example({ label, path }, about) {
 async function start() {
   const about = await ask("/about");
   const [channels, height, width] = about.input_shape;
-  part("about").textContent = `${about.model}, trained on ${about.data}; it reads images of ${height} x ${width} ` +
-    `pixels, ${channels === 1 ? "grey" : "in colour"}.`;
+  const size = `${height} × ${width} ${channels === 1 ? "grey" : "color"} pixels`;
+  part("about").textContent = `${about.model}, trained on ${about.data}, reads images of ${size}. For each image it ` +
+    "gives a label and a radius: no smaller change of these pixels can change the label.";
+  part("pixels").textContent = `the ${size} that the model reads, each from 0 to 1`;
   document.title = `${about.model}: lotnet demo`;
   part("examples").replaceChildren(...about.examples.map((item) => example(item, about)));
   part("examples-box").hidden = about.examples.length === 0;
@@ -194,4 +200,10 @@ async function start() {
   });
 }
 
-start().catch((error) => complain(error.message));
+// The first test image shows at once what the page does.
+async function begin() {
+  await start();
+  document.querySelector("#examples button")?.click();
+}
+
+begin().catch((error) => complain(error.message));

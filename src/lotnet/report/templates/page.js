@@ -1,19 +1,22 @@
 "use strict";
-document.documentElement.classList.add("script");
 const data = JSON.parse(document.getElementById("data").textContent);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const percent = (share, digits) => (100 * share).toFixed(digits) + "%";
 
-// ---- Counting. Radii are exact float64, sorted within each class; a tie with the chosen radius is not certified.
+// ---- Counting. Radii are exact float64, sorted within each pair of true class and prediction; a tie with the chosen
+// radius is not certified.
 
 function unpacked(run) {
   const bytes = Uint8Array.from(atob(run.radii), (letter) => letter.charCodeAt(0));
   const radii = new Float64Array(bytes.buffer);
+  const classes = run.classes.map((images) => ({ images, cells: new Map(), right: radii.subarray(0, 0) }));
   let start = 0;
-  const classes = run.classes.map(([images, right]) => {
-    start += right;
-    return { images, radii: radii.subarray(start - right, start) };
-  });
+  for (const [label, predicted, count] of run.cells) {
+    const held = radii.subarray(start, start + count);
+    classes[label].cells.set(predicted, held);
+    if (label === predicted) classes[label].right = held;
+    start += count;
+  }
   return { name: run.name, images: run.images, classes };
 }
 
@@ -30,7 +33,7 @@ function countAbove(sorted, radius) {
 
 const runs = data.runs.map(unpacked);
 const certified = (run, radius) =>
-  run.classes.reduce((sum, of) => sum + countAbove(of.radii, radius), 0) / run.images;
+  run.classes.reduce((sum, of) => sum + countAbove(of.right, radius), 0) / run.images;
 
 // ---- The radius, and everything that follows it.
 
@@ -38,6 +41,23 @@ const slider = document.getElementById("radius");
 const axis = data.charts.curve;
 const in255ths = (radius) => (radius === 0 ? "0" : `${Number((255 * radius).toPrecision(6))}/255`);
 let speaking;
+
+// The confusion matrix, or the most frequent mistakes.
+function tally(radius) {
+  all("[data-cell]").forEach((place) => {
+    const [n, label, predicted] = place.dataset.cell.split("-").map(Number);
+    const { images, cells } = runs[n].classes[label];
+    const count = cells.has(predicted) ? countAbove(cells.get(predicted), radius) : 0;
+    place.textContent = count;
+    place.classList.toggle("none", count === 0);
+    if (place.closest(".confusion")) place.style.setProperty("--part", images ? count / images : 0);
+  });
+  all("[data-rest]").forEach((place) => {
+    const [n, label] = place.dataset.rest.split("-").map(Number);
+    const { images, cells } = runs[n].classes[label];
+    place.textContent = [...cells.values()].reduce((left, radii) => left - countAbove(radii, radius), images);
+  });
+}
 
 function choose(radius) {
   const text = in255ths(radius);
@@ -49,11 +69,12 @@ function choose(radius) {
   all("[data-certified]").forEach((place) => (place.textContent = percent(shares[place.dataset.certified], 2)));
   runs.forEach((run, n) =>
     run.classes.forEach((of, label) => {
-      const share = of.images ? countAbove(of.radii, radius) / of.images : 0;
+      const share = of.images ? countAbove(of.right, radius) / of.images : 0;
       document.querySelector(`[data-bar="${n}-${label}"]`).style.width = percent(share, 2);
       document.querySelector(`[data-class="${n}-${label}"]`).textContent = percent(share, 1);
     }),
   );
+  tally(radius);
   all("[data-preset]").forEach((button) =>
     button.setAttribute("aria-pressed", String(Number(button.dataset.preset) === radius)),
   );
@@ -99,7 +120,7 @@ function valuesAt(key, x) {
 
 function row(slot, name, value) {
   const line = document.createElement("span");
-  line.className = `s${slot % 6}`;
+  line.className = `s${slot}`;
   const dot = document.createElement("i");
   dot.className = "dot";
   const number = document.createElement("b");
@@ -139,18 +160,19 @@ const filters = document.getElementById("filters");
 function filter() {
   const { kind, label, run } = Object.fromEntries(new FormData(filters));
   let shown = 0;
-  let about = "";
   all(".shelf").forEach((shelf) => {
-    shelf.hidden = shelf.dataset.kind !== kind || shelf.dataset.run !== run;
+    const wanted = kind === "" ? "overview" in shelf.dataset : shelf.dataset.kind === kind;
+    shelf.hidden = !wanted || shelf.dataset.run !== run;
     if (shelf.hidden) return;
-    about = shelf.dataset.about;
+    let here = 0;
     all(".card", shelf).forEach((card) => {
       card.hidden = label === "" ? !("top" in card.dataset) : card.dataset.label !== label;
-      shown += !card.hidden;
+      here += !card.hidden;
     });
+    shelf.querySelector("[data-none]").hidden = here > 0;
+    shown += here;
   });
-  document.getElementById("found").textContent =
-    shown === 0 ? "No image of this kind and class is on this page." : `${shown} image${shown > 1 ? "s" : ""}. ${about}`;
+  document.getElementById("found").textContent = `${shown} image${shown === 1 ? "" : "s"} shown.`;
 }
 
 if (filters) {
@@ -159,16 +181,4 @@ if (filters) {
   filter();
 }
 
-// ---- Light and dark: the system's choice until the button is pressed.
-
-const theme = document.getElementById("theme");
-const system = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-const mark = () => theme.setAttribute("aria-pressed", String(isDark()));
-theme.addEventListener("click", () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  mark();
-});
-system.addEventListener("change", mark);
-mark();
 choose(data.radius);
