@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import lotnet
+import lotnet.pretrained
 from accessibility import serious
 from pages import ROOT
 
@@ -75,3 +76,22 @@ def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, width:
     page.goto((site / "index.html").as_uri())
     assert serious(page) == []
     page.close()
+
+
+def test_internal_methods_and_undocumented_names_are_not_on_the_api_page(site: Path) -> None:
+    page = (site / "api.html").read_text()
+    shown = re.findall(r'<h[34] id="lotnet\.[\w.]*?(\w+)"', page)
+    assert [name for name in shown if name.startswith("_") or name in ("adopt_for_float64", "initial_weight")] == []
+    first_lines = re.findall(r"<tr>\s*<td><a href=\"#lotnet[^>]*><code>(\w+)</code></a></td>\s*<td>(.*?)</td>", page)
+    assert len(first_lines) > 70
+    assert [name for name, line in first_lines if not line.endswith((".", "</code>", ":"))] == []
+
+
+def test_the_model_zoo_expands_acronyms_and_says_how_each_model_was_trained(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", " ", (site / "model-zoo.html").read_text())
+    for name in lotnet.pretrained.shipped_names():
+        assert re.search(
+            rf"{name}.*?training:\s+lotnet train .*?SHA-256 of the kernels:\s+[0-9a-f]{{64}}", text, re.DOTALL
+        )
+    for words in ("LOT (layer-wise orthogonal", "EMMA (efficient margin", "CReg (certificate"):
+        assert words in " ".join(text.split())

@@ -42,11 +42,13 @@ def convert(
 ) -> nn.Sequential:
     """Build a 1-Lipschitz network with the architecture of `model`, an `nn.Sequential`, and print what became what.
 
-    The result is a new network for images of `image_size`, a side, (height, width) or (channels, height, width), or for
-    sequences of a length. Train it as if it were new. It begins with `Normalize(mean, std)` and reads pixels in [0, 1];
-    its last layer is a `NormalizedLinear`. Kernels are kept as free kernels where shapes allow. All convolutions have
+    The result is a new network, which you train. It begins with `Normalize(mean, std)` and reads pixels in [0, 1]; its
+    last layer is a `NormalizedLinear`. Kernels are kept as free kernels where shapes allow. All convolutions have
     padding "same", so images may stay larger than in `model`. Modules that are 1-Lipschitz already, such as `MaxMin`
     and `nn.Hardtanh`, are kept. Those that have no counterpart raise an `InputError`.
+
+    `image_size` is a side, (height, width) or (channels, height, width), or the length of sequences. `quiet` prints
+    nothing.
 
     >>> plain = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16 * 16, 10))
     >>> convert(plain, image_size=16)(torch.rand(2, 3, 16, 16)).shape

@@ -121,8 +121,11 @@ class Picture:
 def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int = 250) -> list[Prediction]:
     """Predict the label of each image, with the radius within which it is proved.
 
-    `images` is one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read like the model's
-    training images.
+    Args:
+        model: the frozen model, from `freeze` or `load`.
+        images: one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read like the model's
+            training images.
+        batch_size: images at a time.
 
     To call this often, pass `model.astype(torch.float64)`, which caches the proved bounds of its layers.
 

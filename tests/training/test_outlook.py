@@ -33,7 +33,7 @@ def test_the_lines_name_images_pixels_augmentation_network_and_plan(outlook: Out
     assert lines["pixels"] == "8 x 8 pixels, grey"
     assert lines["augmentation"] == "shifts by up to 1 pixel"
     assert re.fullmatch(r"LipConvnet, 4 lot layers, [\d,]+ parameters", lines["network"])
-    assert lines["training"] == "30 epochs of 42 steps with 32 images, on cpu with 1 thread(s)"
+    assert lines["training"] == "30 epochs of 42 steps with 32 images, on cpu with 1 thread"
     pace, seconds = Pace(step=2.0, validation=4.0), 30 * (42 * 2 + 4)
     said = outlook.duration(pace)
     assert said.startswith(f"2 s per step as measured now, about {seconds / 60:.0f} min in all, until ")

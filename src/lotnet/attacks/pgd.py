@@ -22,7 +22,7 @@ Model = Callable[[Tensor], Tensor]  # images b c h w -> logits b k
 
 @dataclass(frozen=True)
 class PGDSettings:
-    """Settings of projected gradient descent, by default those for l2; `PGD_LINF` has those for l-infinity."""
+    """Settings of projected gradient descent (PGD). The defaults are for l2; `PGD_LINF` has those for l-infinity."""
 
     steps: int = 50
     """Gradient steps from each start."""

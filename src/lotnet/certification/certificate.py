@@ -41,11 +41,17 @@ class Certificate:
     """
 
     prediction: int
+    """The predicted class."""
     label: int | None
+    """The true class, if it was given."""
     margin: float
+    """The logit of the predicted class minus the largest other logit."""
     radius_plain: float
+    """The standard certificate, which ignores rounding."""
     radius_real: float
+    """Claim A: proved for the function of the stored tensors, in real arithmetic."""
     radius_float: float
+    """Claim B: proved for the float64 program, rounding included."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Certificates:
     labels: Tensor | None
     margins: Tensor
     radii: dict[Claim, Tensor]
+    """The radii by claim: "plain" is the standard certificate, "real" claim A, "float" claim B."""
     lipschitz_bound: float
     """Proved Lipschitz bound of the features before the last layer, in pixels of [0, 1]."""
     precision: str
@@ -149,7 +156,14 @@ def certify(
     batch_size: int = 250,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
-    """Certify images (b, c, h, w) with pixels in [0, 1], by the float64 program of a frozen model.
+    """Prove a radius for each image, by the float64 program of a frozen model.
+
+    Args:
+        model: the frozen model, from `freeze` or `load`.
+        images: images (b, c, h, w) with pixels in [0, 1].
+        labels: the classes of the images; without them, there are no accuracies.
+        batch_size: images at a time. It does not change what is proved.
+        progress: is called with the number of images after each batch.
 
     >>> import lotnet
     >>> torch.manual_seed(0)  # doctest: +ELLIPSIS

@@ -28,10 +28,15 @@ class LipschitzLayer(nn.Module, ABC):
 def freeze(model: nn.Module, image_size: int | Shape, dtype: torch.dtype = torch.float32) -> FrozenModel:
     """Convert a model to a plain inference module with proved bounds, orthogonalised in float64 and stored in `dtype`.
 
-    `image_size` is a side, (height, width), or (channels, height, width). For a model of sequences it is a length, or
-    (channels, length). Only `nn.Sequential`, lotnet's layers and the
-    PyTorch modules listed in `lotnet.layers.plain` can be frozen. Any other module, such as one with its own
-    `x + f(x)`, raises an error that names it and its replacement, because lotnet has no rule for its bounds.
+    Only `nn.Sequential`, lotnet's layers and the PyTorch modules listed in `lotnet.layers.plain` can be frozen. Any
+    other module, such as one with its own `x + f(x)`, raises an `InputError` that names it and its replacement, because
+    lotnet has no rule for its bounds.
+
+    Args:
+        model: the trained model, usually an `nn.Sequential`.
+        image_size: a side, (height, width), or (channels, height, width). For sequences: a length, or (channels,
+            length).
+        dtype: the precision in which tensors are stored: float32 or float64.
 
     >>> from lotnet import OrthogonalConv2d
     >>> freeze(nn.Sequential(OrthogonalConv2d(3, 8, 3)), image_size=16).input_shape

@@ -21,12 +21,19 @@ from lotnet.parametrizations.base import KernelSize, PaddingMode, sides
 class OrthogonalConv2d(LipschitzLayer):
     """Orthogonal 2-D convolution (largest singular value one), aligned like `nn.Conv2d(padding="same")`.
 
-    The arguments are those of `nn.Conv2d`, in its order, where the layer can be orthogonal. `padding` is "same", or the
-    number that equals it: 1 for a 3 x 3 kernel. With a stride (r, s), each r x s window first becomes r s channels, and
-    the kernel acts on those: "same" then means as many outputs as windows. This is invertible, so a strided layer can
-    preserve norms.
-    With groups, each group of channels has its own kernel, as in `nn.Conv2d`; windows of a channel belong to its group.
-    With dilation d, tap t of k reads the pixel `d t - floor(d (k - 1) / 2)` away.
+    The arguments are those of `nn.Conv2d`, in its order, where the layer can be orthogonal.
+
+    Args:
+        kernel_size: a side, or (rows, columns).
+        stride: s, or (r, s). Each r x s window first becomes r s channels, and the kernel acts on those. This is
+            invertible, so a strided layer can preserve norms.
+        padding: "same", or the number that equals it: 1 for a 3 x 3 kernel. With a stride, "same" means as many outputs
+            as windows.
+        dilation: with dilation d, tap t of k reads the pixel `d t - floor(d (k - 1) / 2)` away.
+        groups: each group of channels has its own kernel, as in `nn.Conv2d`. Windows of a channel belong to its group.
+        padding_mode: "zeros", or "circular" for periodic images. Only circular padding preserves norms exactly.
+        parametrization: a name (lot, soc, cayley, bcop, eco, spectral, rko), or an object with settings, such as
+            `SOC(terms=6)`.
 
     In `train()` mode the layer uses the fast iteration of its parametrization. In `eval()` mode it uses the
     most accurate one, without gradients for the weight, and caches the operator until the weight or the image size

@@ -17,6 +17,8 @@ from lotnet.parametrizations import Parametrization
 class OrthogonalLinear(LipschitzLayer):
     """Orthogonal dense layer: orthonormal rows or columns, as an orthogonal convolution of one pixel.
 
+    The arguments are those of `nn.Linear`, and `parametrization` as in `OrthogonalConv2d`.
+
     >>> layer = OrthogonalLinear(8, 8, bias=False).eval()
     >>> x = torch.randn(5, 8)
     >>> torch.allclose(layer(x).norm(dim=1), x.norm(dim=1), rtol=1e-5)

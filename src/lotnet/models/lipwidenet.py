@@ -14,10 +14,10 @@ Stem = Literal["free", "orthogonal"]
 
 @dataclass(frozen=True)
 class LipWideNet(ModelConfig):
-    """A stem that halves the image, a trunk of equal convolutions, a neck, and orthogonal dense layers.
+    """Wide network at one resolution: a stem that halves the image, equal convolutions, and orthogonal dense layers.
 
-    The neck has no activation of its own: a convolution turns each patch into one pixel, and a dense layer turns all
-    pixels into the features.
+    Between them is a neck without an activation: a convolution turns each patch into one pixel, and a dense layer turns
+    all pixels into the features.
 
     >>> import torch
     >>> from lotnet import ImageSpec

@@ -11,7 +11,7 @@ from lotnet.models.base import ImageSpec, ModelConfig
 
 @dataclass(frozen=True)
 class LipResNet18(ModelConfig):
-    """ResNet-18 with orthogonal convolutions, averages as residual connections, and batch norms of scale one.
+    """1-Lipschitz ResNet-18: orthogonal convolutions, averages as residual connections, and batch norms of scale one.
 
     >>> import torch
     >>> from lotnet import ImageSpec

@@ -23,10 +23,13 @@ _WARM_UP = 3  # libraries choose kernels and allocate workspaces in their first 
 
 
 class CapturedGradients:
-    """Callable that replays `gradients` from a CUDA graph; on a CPU it calls it.
+    """The gradients of a training step, recorded as a CUDA graph and replayed. On a CPU, `gradients` is called.
 
-    `gradients` takes tensors and numbers, leaves gradients in the parameters' `grad`, and returns a tensor, such as the
-    loss.
+    Args:
+        gradients: a function that takes tensors and numbers, leaves gradients in the parameters' `grad`, and returns a
+            tensor, such as the loss.
+        model: the model whose parameters these are.
+        measure_every: calls between measurements of the kernels; None never measures.
 
     Contract:
 

@@ -17,8 +17,12 @@ def save_pretrained(
 ) -> None:
     """Save a frozen model in a folder: `model.safetensors`, `config.json` and the model card, `README.md`.
 
-    `certificates` is the certificates.json that `lotnet certify` wrote for this model: its path, or the record in it.
-    Without it, the card claims nothing. `name` is the title of the card, by default the name of the folder.
+    Args:
+        model: the frozen model, from `freeze` or `load`.
+        folder: the folder to write.
+        certificates: the certificates.json that `lotnet certify` wrote for this model: its path, or the record in it.
+            Without it, the card claims nothing.
+        name: the title of the card; by default the name of the folder.
 
     >>> import tempfile, lotnet, torch
     >>> from pathlib import Path

@@ -76,7 +76,8 @@ class Outlook:
         layers = f"{convolution_count(self.model)} {config.model.parametrization} layers"
         plan = f"{trainer.epochs} epochs of {steps} steps with {trainer.batch_size} images, on {device}"
         if device == "cpu":
-            plan += f" with {trainer.threads or torch.get_num_threads()} thread(s)"
+            threads = trainer.threads or torch.get_num_threads()
+            plan += f" with {threads} thread{'s' if threads > 1 else ''}"
         network = f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"
         network += f", from {printable(config.init)} with a new last layer" if config.init else ""
         return [
