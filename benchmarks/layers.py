@@ -222,8 +222,8 @@ def header(options: argparse.Namespace) -> str:
         f"{device}, {torch.get_num_threads()} thread(s), float32, batch {options.batch}, 3 x 3 kernels, zeros.\n\n"
         "Times are processor time, medians over rounds. Ratios are of one run: every layer runs once in each round.\n"
         "`against nn.Conv2d` is how many plain convolutions one step costs. `literal_lot` is LOT (layer-wise\n"
-        "orthogonal training) as the paper prints its algorithm, and `literal_lot / this` how many times more it costs\n"
-        "than the layer of that line."
+        "orthogonal training) as the paper prints its algorithm, and `literal_lot / this` how many times more it\n"
+        "costs than the layer of that line."
     )
 
 
