@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 import torch
 from made_up_runs import NAMES, RADII, add_attacks, certified_share, made_up_data, made_up_run, read
+from torch import nn
 
 from lotnet import FrozenModel
 from lotnet.cli.main import main
 from lotnet.data import Split
 from lotnet.frozen.model import FROZEN
+from lotnet.losses import LOSSES, CrossEntropy
+from lotnet.models import ImageSpec, ModelConfig
+from lotnet.paper.titles import joined, words
 from lotnet.report import collect, render
 from lotnet.report.acronyms import expanded
 from lotnet.report.chart import Axes, chart, tick_step
@@ -129,6 +133,26 @@ def test_acronyms_are_expanded_as_in_the_glossary() -> None:
     found = expanded(["LipConvnet-5, LOT, CReg loss", "LipConvnet-5, SOC, EMMA loss", "BCOP", "ECO", "RKO", "Cayley"])
     assert list(found) == ["LOT", "SOC", "BCOP", "ECO", "RKO", "CReg", "EMMA"]
     assert all(f"**{acronym}** ({expansion}):" in glossary for acronym, expansion in found.items())
+
+
+class OneLayer(ModelConfig):
+    """A network that is not in the tables."""
+
+    layers = 1
+
+    def build(self, images: ImageSpec) -> nn.Sequential:
+        return nn.Sequential(
+            nn.Flatten(), self.make_head(images.channels * images.height * images.width, images.classes)
+        )
+
+
+class Hinge(CrossEntropy):
+    """A loss that a user has added."""
+
+
+def test_a_model_and_a_loss_of_ones_own_are_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOSSES, "hinge", Hinge)
+    assert joined(words(OneLayer(), Hinge())) == "OneLayer, LOT, hinge loss"
 
 
 def test_captions_say_what_to_see_in_the_curve(pictures: Split, tmp_path: Path) -> None:
