@@ -7,6 +7,8 @@ import io
 import textwrap
 from typing import Any
 
+from lotnet.errors import printable
+
 
 def figure(width: float, height: float) -> Any:
     """An empty figure of this size in inches. It opens no window and sets no global state."""
@@ -16,8 +18,14 @@ def figure(width: float, height: float) -> Any:
 
 
 def heading(name: str, width: int) -> str:
-    """Wrap a name, so that the path of a run does not run into the next panel."""
-    return "\n".join(textwrap.wrap(name, width))
+    r"""Wrap a name, so that the path of a run does not run into the next panel, and escape it.
+
+    matplotlib would read the text between two dollars as a formula.
+
+    >>> heading("a$b$", 10)
+    'a\\$b\\$'
+    """
+    return "\n".join(textwrap.wrap(printable(name), width)).replace("$", r"\$")
 
 
 def png(figure: Any) -> bytes:

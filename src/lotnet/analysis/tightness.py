@@ -123,7 +123,7 @@ def draw(found: dict[str, Tightness]) -> bytes:
     axes = picture.subplots()
     for name, result in found.items():
         left = [1.0, *(stage.left for stage in result.stages[::-1])]
-        axes.plot(range(len(left)), left, "o-", markersize=3, label=f"{heading(name, 40)}: {result.share:.3f}")
+        axes.plot(range(len(left)), left, "o-", markersize=3, label=f"{result.share:.3f} {heading(name, 40)}")
     shapes = {tuple(stage.shape for stage in result.stages[::-1]) for result in found.values()}
     if len(shapes) == 1:  # all networks have the same stages, so the axis can name them
         names = ["x".join(map(str, shape)) for shape in next(iter(shapes))]
