@@ -29,6 +29,8 @@ _WORDS = {
     "Linear": "last linear layer",
     "Concatenation": "branches side by side",
     "ChannelShift": "shift of channels",
+    "ChannelShuffle": "shuffle of channels",
+    "ZeroPad": "padding by zeros",
     "ToRow": "sequence to image",
     "FromRow": "image to sequence",
 }
