@@ -31,8 +31,8 @@ _WORDS = {
     "ChannelShift": "shift of channels",
     "ChannelShuffle": "shuffle of channels",
     "ZeroPad": "padding by zeros",
-    "ToRow": "sequence to image",
-    "FromRow": "image to sequence",
+    "ToColumn": "sequence to image",
+    "FromColumn": "image to sequence",
 }
 """Kinds of frozen layers, by the names of their classes in `lotnet.frozen` without the prefix."""
 
