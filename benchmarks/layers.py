@@ -10,9 +10,10 @@ deel-torchlip's SpectralConv2d where they are installed; then one evaluation of 
 `--variants` measures grouped, dilated, transposed and 1-D layers, too: see `layer_variants.py`. Without sizes, as in
 the second line, only those.
 
-Times are medians over rounds. Every layer runs once in each round, so that a busy moment of the machine affects all
-layers alike; one process measures them. Memory is measured in a separate process for each layer: the peak of two steps
-minus the resident memory before them, when library code is loaded and weights, input and output gradient exist.
+Times are medians over rounds, on a CPU of processor time, which leaves out what other programs take. Every layer runs
+once in each round, so that a busy moment of the machine affects all layers alike; one process measures them. Memory is
+measured in a separate process for each layer: the peak of two steps minus the resident memory before them, when library
+code is loaded and weights, input and output gradient exist.
 """
 
 import argparse
@@ -123,10 +124,10 @@ def _medians(functions: dict[str, Callable], rounds: int) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for lap in range(rounds + 1):
         for name, function in functions.items():
-            start = time.perf_counter()
+            start = time.process_time()
             function()
             if lap:  # the first lap warms up
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(time.process_time() - start)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
@@ -219,9 +220,10 @@ def header(options: argparse.Namespace) -> str:
         f"`{_command(options)}`, commit {_commit()}, {datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, "
         f"{_versions()}.\n"
         f"{device}, {torch.get_num_threads()} thread(s), float32, batch {options.batch}, 3 x 3 kernels, zeros.\n\n"
-        "Ratios are of one run: every layer runs once in each round. `against nn.Conv2d` is how many plain\n"
-        "convolutions one step costs. `literal_lot` is LOT (layer-wise orthogonal training) as the paper prints its\n"
-        "algorithm, and `literal_lot / this` how many times more it costs than the layer of that line."
+        "Times are processor time, medians over rounds. Ratios are of one run: every layer runs once in each round.\n"
+        "`against nn.Conv2d` is how many plain convolutions one step costs. `literal_lot` is LOT (layer-wise\n"
+        "orthogonal training) as the paper prints its algorithm, and `literal_lot / this` how many times more it\n"
+        "costs than the layer of that line."
     )
 
 

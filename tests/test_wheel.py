@@ -36,7 +36,13 @@ def test_an_installed_wheel_trains_and_certifies(tmp_path: Path) -> None:
     call(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("lotnet-*.whl")
     inside = zipfile.ZipFile(wheel).namelist()
-    for part in ("py.typed", "data/digits.safetensors", "demo/page/index.html", "recipes/cifar10/plain.yaml"):
+    for part in (
+        "py.typed",
+        "data/digits.safetensors",
+        "demo/page/index.html",
+        "web/style.css",
+        "recipes/cifar10/plain.yaml",
+    ):
         assert f"lotnet/{part}" in inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "carry/", "runs/"))]
 

@@ -4,12 +4,12 @@
 class InputError(ValueError):
     """Bad input: one sentence that says what is wrong and names the remedy.
 
-    The command line prints the sentence and exits with code 2; a library user catches a `ValueError`. Names in the
-    sentence are shown as `printable` writes them.
+    The command line prints the sentence and exits with code 2; a library user catches a `ValueError`. What the
+    sentence quotes is shown as `printable` writes it, so the sentence is one line.
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(printable(sentence, keep="\n"))
+        super().__init__(printable(sentence))
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from lotnet.analysis.tightness import tightness
+from lotnet.analysis.plotting import png
+from lotnet.analysis.tightness import Subject, Tightness, draw, tightness
 from lotnet.cli.main import main
+from lotnet.errors import printable
 from lotnet.layers import (
     ConvexResidual,
     Householder,
@@ -103,3 +105,16 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
 def test_a_model_with_only_a_head_attains_its_bound() -> None:
     model = freeze(nn.Sequential(Normalize([0.5, 0.4], 0.25), nn.Flatten(), OrthogonalLinear(32, 3)).eval(), 4)
     assert tightness(model, IMAGES).share == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", [r"$x_$y", r"a\$b$\frac$", "_hidden", "a\x1b[2Jb", "a\udcffb"])
+def test_a_name_is_drawn_as_it_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """matplotlib reads $...$ as a formula, and leaves labels that begin with _ out of a legend."""
+    monkeypatch.setattr("lotnet.analysis.tightness.png", lambda figure: (png(figure), figure))
+    subjects = {n: Subject(n, "lot", None, None) for n in (name, "other")}  # type: ignore[arg-type]
+    found = {n: Tightness([], 0.5, (0.4, 0.6)) for n in subjects}
+    content, figure = draw(subjects, found, name)  # type: ignore[misc]
+    assert content.startswith(b"\x89PNG")
+    first, _ = (text.get_text().replace(r"\$", "$") for text in figure.axes[0].get_legend().get_texts())
+    assert first == f"0.500: {printable(name)}"
+    assert figure.get_suptitle().replace(r"\$", "$") == printable(name)

@@ -29,6 +29,8 @@ def test_a_run_called_like_markup_works_with_every_verb(
         ["report", name],
         ["pack", name, "--out", "packed[/c]", "--limit", "2"],
         ["analyze", "newton", name],
+        ["analyze", "tightness", name, "--limit", "2"],
+        ["export", name, "--to", "torch"],
         ["train", "--resume", name],
     ):
         assert main(line) == 0, line
@@ -51,4 +53,4 @@ def test_names_are_shown_and_do_nothing(name: str, capsys: pytest.CaptureFixture
 
 
 def test_an_error_escapes_what_it_quotes() -> None:
-    assert str(InputError("there is no \x1b[2J: look")) == r"there is no \x1b[2J: look"
+    assert str(InputError("there is no \x1b[2J\r\n: look")) == r"there is no \x1b[2J\r\n: look"

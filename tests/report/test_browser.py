@@ -1,5 +1,8 @@
 """The report in a real browser, opened from a file."""
 
+import json
+import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -150,6 +153,30 @@ def test_the_confusion_matrix_follows_the_radius(page, made: Made) -> None:
         counts = [int(page.locator(f'[data-cell="1-4-{n}"]').inner_text()) for n in range(10)]
         assert counts == [held.count(n) for n in range(10)]
         assert int(page.locator('[data-rest="1-4"]').inner_text()) == len(images) - len(held)
+
+
+def test_many_classes_have_a_table_of_mistakes(browser, made: Made, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made.runs[1], tmp_path / "run"))
+    environment = read(run, "environment.json")
+    environment["classes"] = [*NAMES, *(f"class {n}" for n in range(10, 30))]
+    (run / "environment.json").write_text(json.dumps(environment))
+    (tmp_path / "page.html").write_text(render(collect([run]), None, 36 / 255))
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    page.get_by_text("Most frequent mistakes", exact=True).click()
+    mistakes = Counter((i["label"], i["prediction"]) for i in read(run)["images"] if i["label"] != i["prediction"])
+    (label, predicted), count = mistakes.most_common(1)[0]
+    assert page.locator("#classes details tbody tr").first.locator("th, td").all_inner_texts()[:3] == [
+        NAMES[label],
+        NAMES[predicted],
+        str(count),
+    ]
+    for steps in (36, 100):
+        page.locator("#radius").fill(str(steps))
+        wrong = [i for i in read(run)["images"] if (i["label"], i["prediction"]) == (label, predicted)]
+        held = sum(i["radius_float"] > steps / 255 for i in wrong)
+        assert page.locator(f'[data-cell="0-{label}-{predicted}"]').inner_text() == str(held)
+    page.close()
 
 
 @pytest.mark.parametrize("number", ["one", "two"])

@@ -12,14 +12,19 @@ import numpy as np
 import pytest
 import torch
 from made_up_runs import NAMES, RADII, add_attacks, certified_share, made_up_data, made_up_run, read
+from torch import nn
 
 from lotnet import FrozenModel
 from lotnet.cli.main import main
 from lotnet.data import Split
 from lotnet.frozen.model import FROZEN
+from lotnet.losses import LOSSES, CrossEntropy
+from lotnet.models import ImageSpec, ModelConfig
+from lotnet.paper.titles import joined, words
 from lotnet.report import collect, render
 from lotnet.report.acronyms import expanded
 from lotnet.report.chart import Axes, chart, tick_step
+from lotnet.report.curves import what_to_see
 from lotnet.report.gallery import gallery
 from lotnet.report.layers import layer_title
 from lotnet.report.perturbation import strip
@@ -128,6 +133,37 @@ def test_acronyms_are_expanded_as_in_the_glossary() -> None:
     found = expanded(["LipConvnet-5, LOT, CReg loss", "LipConvnet-5, SOC, EMMA loss", "BCOP", "ECO", "RKO", "Cayley"])
     assert list(found) == ["LOT", "SOC", "BCOP", "ECO", "RKO", "CReg", "EMMA"]
     assert all(f"**{acronym}** ({expansion}):" in glossary for acronym, expansion in found.items())
+
+
+class OneLayer(ModelConfig):
+    """A network that is not in the tables."""
+
+    layers = 1
+
+    def build(self, images: ImageSpec) -> nn.Sequential:
+        return nn.Sequential(
+            nn.Flatten(), self.make_head(images.channels * images.height * images.width, images.classes)
+        )
+
+
+class Hinge(CrossEntropy):
+    """A loss that a user has added."""
+
+
+def test_a_model_and_a_loss_of_ones_own_are_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LOSSES, "hinge", Hinge)
+    assert joined(words(OneLayer(), Hinge())) == "OneLayer, LOT, hinge loss"
+
+
+def test_captions_say_what_to_see_in_the_curve(pictures: Split, tmp_path: Path) -> None:
+    runs = collect(
+        [made_up_run(tmp_path / name, pictures.labels, seed=n, scale=n + 0.2) for n, name in enumerate("ab")]
+    )
+    half = np.median(runs[0].radii[runs[0].correct])
+    assert f"correctly classified images are certified up to radius {half:.3f}" in what_to_see(runs[:1])
+    apart = 100 * (runs[1].certified(36 / 255) - runs[0].certified(36 / 255))
+    assert apart > 0 and f"At 36/255, b is ahead by {apart:.1f} points." in what_to_see(runs)
+    assert "At 36/255, a and a are equal." in what_to_see([runs[0], runs[0]])
 
 
 def test_every_frozen_layer_has_a_name_in_words() -> None:

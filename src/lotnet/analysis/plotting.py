@@ -7,6 +7,7 @@ import io
 import textwrap
 from typing import Any
 
+from lotnet.errors import printable
 from lotnet.palette import Style
 
 WIDTH = 7.2
@@ -57,8 +58,14 @@ def round_levels(low: float, high: float, most: int) -> list[float]:
 
 
 def heading(name: str, width: int) -> str:
-    """Wrap a name, so that it does not run into the next panel."""
-    return "\n".join(textwrap.wrap(name, width))
+    r"""Wrap a name, so that the path of a run does not run into the next panel, and escape it.
+
+    matplotlib would read the text between two dollars as a formula.
+
+    >>> heading("a$b$", 10)
+    'a\\$b\\$'
+    """
+    return "\n".join(textwrap.wrap(printable(name), width)).replace("$", r"\$")
 
 
 def png(figure: Any) -> bytes:

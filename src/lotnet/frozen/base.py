@@ -118,6 +118,10 @@ class FrozenModule(nn.Module, ABC):
             kind = type(self).__name__
             raise InputError(f"{kind}: {error}; freeze the model again, or correct this module") from None
 
+    def arranged(self, x: Tensor) -> Tensor:
+        """The same input in the memory order that `forward` reads fastest."""
+        return x
+
     def lipschitz_bound(self) -> Upper:
         """Proved upper bound of the Lipschitz constant, computed once and cached until a buffer changes."""
         state = self.buffer_state()

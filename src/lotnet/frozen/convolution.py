@@ -12,7 +12,7 @@ from torch import Tensor
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape, Size
 from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
 from lotnet.linalg.complex_layout import real_blocks
-from lotnet.linalg.fourier import Grid, convolve, transfer
+from lotnet.linalg.fourier import Grid, batch_last, convolve, transfer
 from lotnet.linalg.polar import deviation
 from lotnet.linalg.roundoff import Upper, complex_product_error, dft_error, product_error, rounding_error
 from lotnet.operators import Kernel, truncated_exponential
@@ -125,6 +125,9 @@ class FrozenSpectrum(FrozenConvolution):
             with torch.inference_mode(False):  # cached, and perhaps used outside of it later, for an attack's gradient
                 self._blocks = real_blocks(self._transfers())
         return convolve(x, self._blocks, self.grid)
+
+    def arranged(self, x: Tensor) -> Tensor:
+        return batch_last(x)
 
     def _transfers(self) -> Tensor:  # f o i, or f g o i
         transfers, groups = torch.complex(self.real, self.imaginary), self.spec.groups

@@ -99,8 +99,8 @@ class FrozenDilated(FrozenDirectSum):
             raise WrongType("dilation and shift must be pairs")
 
     def forward(self, x: Tensor) -> Tensor:
-        phases = self.spec.phases
-        return phases.join(self._first()(phases.split(x)), x.shape[-2], x.shape[-1])
+        phases, inner = self.spec.phases, self._first()
+        return phases.join(inner(phases.split(inner.arranged(x))), x.shape[-2], x.shape[-1])
 
     def _copies(self) -> int:
         return self.spec.phases.count

@@ -127,13 +127,18 @@ def full_kernel(transfers: Tensor, grid: Grid) -> Tensor:  # f o i -> o i rows c
 def analyze(x: Tensor, grid: Grid) -> Tensor:  # b i h w -> f 2i b
     """Apply the isometry `T`: the result stacks real and imaginary parts of all channels, for each frequency."""
     b, i, h, w = x.shape
-    pixels = pixels_first(x).reshape(h, w * i * b)
+    pixels = _pixels_first(x).reshape(h, w * i * b)
     rows = row_basis(grid, x.dtype, x.device) @ pixels
     spectrum = column_basis(grid, x.dtype, x.device) @ rows.view(grid.half, 2 * w, i * b)
     return spectrum.view(grid.frequencies, 2 * i, b)
 
 
-def pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
+def batch_last(x: Tensor) -> Tensor:  # b c h w
+    """The same image with its batch last in memory, as `analyze` reads it."""
+    return _pixels_first(x).permute(3, 2, 0, 1)
+
+
+def _pixels_first(x: Tensor) -> Tensor:  # b c h w -> h w c b
     """Permute the image to pixels, channels, batch: a view if its memory has that order already.
 
     If the batch comes first, a CPU copies in two steps that each move whole rows. That takes half the time of one copy

@@ -7,7 +7,7 @@ from typing import Self
 from torch import Tensor
 
 from lotnet.linalg.complex_layout import real_blocks
-from lotnet.linalg.fourier import Grid, convolve, pixels_first
+from lotnet.linalg.fourier import Grid, batch_last, convolve
 from lotnet.operators.base import Operator
 
 
@@ -22,7 +22,7 @@ class Spectrum(Operator):
         return convolve(x, real_blocks(self.transfers), self.grid)
 
     def arranged(self, x: Tensor) -> Tensor:
-        return pixels_first(x).permute(3, 2, 0, 1)
+        return batch_last(x)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.transfers,)
@@ -48,7 +48,7 @@ class Blocks(Operator):
         return convolve(x, self.blocks, self.grid)
 
     def arranged(self, x: Tensor) -> Tensor:
-        return pixels_first(x).permute(3, 2, 0, 1)
+        return batch_last(x)
 
     def tensors(self) -> tuple[Tensor, ...]:
         return (self.blocks,)

@@ -86,8 +86,7 @@ class Packed:
 
     def unpack(self) -> FrozenModel:
         """Build the network, and freeze it."""
-        images = self.images
-        frozen = freeze(self.network(), (images.channels, images.height, images.width))
+        frozen = freeze(self.network(), self.images.shape)
         frozen.name_classes(self.classes, self.data)
         return frozen
 

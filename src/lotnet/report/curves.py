@@ -56,8 +56,8 @@ def what_to_see(runs: list[RunData]) -> str:
             return "No image is classified correctly."
         half = float(np.median(run.radii[run.correct]))
         return (
-            f"The line starts at the clean accuracy, {percent(run.clean)}. Half of the correctly classified images are "
-            f"certified up to radius {half:.3f} ({255 * half:.0f}/255)."
+            f"The line starts at {percent(run.certified(0))}: all images with a correct prediction and a proof. Half "
+            f"of the correctly classified images are certified up to radius {half:.3f} ({255 * half:.0f}/255)."
         )
     ahead = [_ahead(runs, radius) for radius in RADII]
     return f"The higher line is better. {' '.join(ahead)}"

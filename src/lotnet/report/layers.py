@@ -29,8 +29,10 @@ _WORDS = {
     "Linear": "last linear layer",
     "Concatenation": "branches side by side",
     "ChannelShift": "shift of channels",
-    "ToRow": "sequence to image",
-    "FromRow": "image to sequence",
+    "ChannelShuffle": "shuffle of channels",
+    "ZeroPad": "padding by zeros",
+    "ToColumn": "sequence to image",
+    "FromColumn": "image to sequence",
 }
 """Kinds of frozen layers, by the names of their classes in `lotnet.frozen` without the prefix."""
 

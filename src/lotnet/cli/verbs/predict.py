@@ -39,10 +39,10 @@ def main(arguments: list[str]) -> int:
     files = find_files(options.images)
     console = Console(stderr=options.json)
     opened = open_model(options.model, console)
-    graph = opened.model.astype(torch.float64).to(device)
+    program = opened.model.astype(torch.float64).to(device)
     failed: dict[str, str] = {}
     rows, images = [], []
-    for picture, found in _answers(graph, files, options.batch_size or usual_batch(graph.input_shape), failed):
+    for picture, found in _answers(program, files, options.batch_size or usual_batch(program.input_shape), failed):
         # Pixels are dropped with the picture, so that a folder may be larger than memory.
         if options.csv is not None:
             rows.append(_row(picture, found, least))
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if options.csv is not None:
         atomic_write(Path(options.csv), _csv(rows).encode())
     if options.json:
-        about = {"model": str(opened.folder), "checksum": graph.spec.checksum, "images": images}
+        about = {"model": str(opened.folder), "checksum": program.spec.checksum, "images": images}
         print(json.dumps(about | {"failed": failed}))
     elif options.csv is not None:
         say(console, f"Written to {options.csv}: {len(rows)} pictures.")
@@ -97,7 +97,7 @@ def _parser() -> Parser:
 
 
 def _answers(
-    graph: FrozenModel, files: list[Path], batch_size: int, failed: dict[str, str]
+    program: FrozenModel, files: list[Path], batch_size: int, failed: dict[str, str]
 ) -> Iterator[tuple[Picture, Prediction]]:
     """The pictures that can be read, with their predictions, a batch at a time.
 
@@ -107,12 +107,12 @@ def _answers(
         pictures = []
         for file in files[start : start + batch_size]:
             try:
-                pictures.append(read_picture(file, graph.input_shape, str(file)))
+                pictures.append(read_picture(file, program.input_shape, str(file)))
             except InputError as error:
                 failed[str(file)] = str(error)
         if pictures:
             pixels = to_unit(torch.stack([picture.pixels for picture in pictures]), torch.float64)
-            yield from zip(pictures, predict(graph, pixels, batch_size=batch_size), strict=True)
+            yield from zip(pictures, predict(program, pixels, batch_size=batch_size), strict=True)
     if len(failed) == len(set(map(str, files))):
         raise InputError(next(iter(failed.values())))
 

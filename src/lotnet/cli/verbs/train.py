@@ -92,7 +92,7 @@ def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:
     images = image_spec(load_data(config))
     model = config.model.build(images).eval()
     with torch.no_grad():
-        rows = describe(model, torch.zeros(1, images.channels, images.height, images.width))
+        rows = describe(model, torch.zeros(1, *images.shape))
     total = parameter_count(model)
     if as_json:
         layers = [dict(zip(("name", "layer", "shape", "parameters"), row, strict=True)) for row in rows]
