@@ -27,6 +27,7 @@ from lotnet.pretrained import FOLDER, packed, shipped_names
 
 ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(\]\()([^)#\s]+)")
+DIRECTIVE = re.compile(r" *# doctest:.*")
 DOCTEST = re.compile(r"^>>> .*(?:\n(?!\n).+)*", re.MULTILINE)
 RENAMED = {
     "README.md": "index.md",
@@ -82,7 +83,8 @@ class Examples(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+            value = DIRECTIVE.sub("", obj.docstring.value)
+            obj.docstring.value = DOCTEST.sub(r"```pycon\n\g<0>\n```", value)
 
 
 def notebook(path: Path) -> str:
