@@ -81,7 +81,7 @@ def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, width:
 def test_internal_methods_and_undocumented_names_are_not_on_the_api_page(site: Path) -> None:
     page = (site / "api.html").read_text()
     shown = re.findall(r'<h[34] id="lotnet\.[\w.]*?(\w+)"', page)
-    assert [name for name in shown if name.startswith("_") or name in ("adopt_for_float64", "initial_weight")] == []
+    assert [name for name in shown if name.startswith("_") or name in ("adopt_for_float64", "prepared")] == []
     first_lines = re.findall(r"<tr>\s*<td><a href=\"#lotnet[^>]*><code>(\w+)</code></a></td>\s*<td>(.*?)</td>", page)
     assert len(first_lines) > 70
     assert [name for name, line in first_lines if not line.endswith((".", "</code>", ":"))] == []

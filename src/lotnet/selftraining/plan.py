@@ -45,16 +45,16 @@ class SelfTrainingConfig:
     labeled: float | None = None
     """Fraction of each class that keeps its labels. The labels of the others are hidden. By default all are kept."""
     unlabeled: str | None = None
-    """A folder of images without labels, the pickle 500K, or another prepared data set; commas join several. They are
-    added to the images with hidden labels. Near-duplicates of test images are left out."""
+    """Images without labels: a folder, the pickle of the paper's 500,000 images, or another prepared data set; commas
+    join several. They are added to the images with hidden labels. Near-duplicates of test images are left out."""
     most_confident: int | None = None
-    """Number of unlabeled images that the student is trained on: those of which the teacher is most sure, equally many
-    of each class. By default all."""
+    """Number of unlabeled images for the student: those on which the teacher is most confident, the same number of each
+    class. By default all."""
     unlabeled_share: float | None = None
-    """Part of each batch of the student that is unlabeled images. An epoch is then one pass over the labeled images. By
-    default all images are shuffled together, and an epoch is a pass over all of them."""
+    """Share of unlabeled images in each batch of the student. An epoch is then one pass over the labeled images. By
+    default all images are shuffled together, and an epoch is one pass over all of them."""
     teacher: str | None = None
-    """A run on all labels that labels the other images. By default a teacher is trained."""
+    """The run to use as the teacher. By default a teacher is trained."""
     held_out: float = HELD_OUT
     """Fraction of the labeled images for validation. They choose the best epochs and measure the teacher's error."""
     teacher_epochs: int | None = None
