@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 import lotnet
-from accessibility import serious
+from accessibility import SCHEMES, serious
 from pages import ROOT
 
 
@@ -69,9 +69,11 @@ def test_it_opens_and_searches_without_a_network(site: Path, browser) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 375])
-def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.goto((site / "index.html").as_uri())
-    assert serious(page) == []
-    page.close()
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, scheme: str) -> None:
+    for width in (1280, 375):
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page.goto((site / "index.html").as_uri())
+        assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
+        assert serious(page, (scheme,)) == []
+        page.close()
