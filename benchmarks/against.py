@@ -1,6 +1,6 @@
 """Freezing and `lotnet predict` on a CPU, beside another checkout of lotnet: fresh processes in turn, ratios.
 
-    python benchmarks/against.py BEFORE [--rounds 3]
+    python benchmarks/against.py BEFORE [--rounds 3] [--out results/cpu.md]
 
 BEFORE is a folder with an earlier checkout (`git worktree add BEFORE ae195c3`). Each round does each work once with
 the earlier source and once with this one. Times are CPU seconds of one thread, which a busy machine changes little:
@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 
 from PIL import Image
+
+from sections import write_section
 
 HERE = Path(__file__).resolve().parents[1]
 FREEZE = """
@@ -37,12 +39,29 @@ print(time.process_time() - begin)
 """
 
 
+SHIPPED = """
+import time, torch
+from lotnet.pretrained import FOLDER, packed
+torch.set_num_threads(1)
+kernels = packed.read(FOLDER / "lipconvnet5-cifar10")
+begin = time.process_time()
+kernels.unpack()
+print(time.process_time() - begin)
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="write the table into this page")
     options = parser.parse_args()
-    print("| work | before, CPU s | now, CPU s | ratio |\n|---|---|---|---|")
+    text = (
+        "CPU seconds of one thread, beside an earlier commit: for freezing those of the call, for `predict` those of "
+        "the process.\nMedians, and the median over rounds of before / now.\n\n    git worktree add BEFORE ae195c3 && "
+        f"python benchmarks/against.py BEFORE --rounds {options.rounds} --out results/cpu.md\n\n"
+        "| work | before, s | now, s | ratio |\n|---|---|---|---|\n"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         picture = folder / "photo.png"
@@ -54,7 +73,10 @@ def main() -> None:
             ]
             before, now = (statistics.median(seconds[side] for seconds in times) for side in sources)
             ratio = statistics.median(seconds["before"] / seconds["now"] for seconds in times)
-            print(f"| {work} | {before:.1f} | {now:.1f} | {ratio:.1f} |", flush=True)
+            text += f"| {work} | {before:.1f} | {now:.1f} | {ratio:.1f} |\n"
+            print(text.splitlines()[-1], flush=True)
+    if options.out:
+        write_section(options.out, "Freezing and `lotnet predict`", text)
 
 
 def works(picture: Path, rounds: int) -> list[tuple[str, list[str], int]]:
@@ -65,6 +87,7 @@ def works(picture: Path, rounds: int) -> list[tuple[str, list[str], int]]:
         for depth in (5, 20)
         for start, kernels in starts.items()
     ]
+    found.append(("freeze the shipped LipConvnet-5, trained kernels", ["-c", SHIPPED], rounds))
     predict = ["-m", "lotnet", "predict", "lipconvnet5-cifar10", str(picture)]
     return [
         *found,

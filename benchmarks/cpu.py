@@ -27,6 +27,7 @@ from lotnet.linalg import polar as ours
 from lotnet.linalg import polar_svd
 from lotnet.linalg.polynomials import schedule
 from networks import network
+from sections import write_section
 
 SHAPES = (
     (164, 12, 64, torch.complex64),
@@ -127,22 +128,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--out", type=Path, help="write the table to this file")
+    parser.add_argument("--out", type=Path, help="write the table into this page")
     settings = parser.parse_args()
     torch.set_num_threads(settings.threads)
     text = (
-        "# Orthogonalisation on a CPU\n\nMedians of one run; `ratio` is the median over rounds of before / now "
-        f"(benchmarks/cpu.py says what is compared).\n\n    python benchmarks/cpu.py --rounds {settings.rounds} "
-        f"--threads {settings.threads} --out results/cpu.md\n\nOn {platform.machine()}, {os.cpu_count()} cores shared "
-        f"with other work, torch {torch.__version__}. On a busy machine the ratios say more than the seconds: both "
-        "sides of one were measured in the same round.\n\n| work | before, s | now, s | ratio |\n|---|---|---|---|\n"
+        f"Medians of one run; `ratio` is the median over rounds of before / now (benchmarks/cpu.py says what is "
+        f"compared).\n\n    python benchmarks/cpu.py --rounds {settings.rounds} --threads {settings.threads} --out "
+        f"results/cpu.md\n\nOn {platform.machine()}, {os.cpu_count()} cores shared with other work, torch "
+        f"{torch.__version__}. On a busy machine the ratios say more than the seconds: both sides of one were measured "
+        "in the same round.\n\n| work | before, s | now, s | ratio |\n|---|---|---|---|\n"
     )
     for name, work in rows():
         old, new, ratio = compare(work, settings.rounds)
         text += f"| {name} | {old:.3f} | {new:.3f} | {ratio:.2f} |\n"
         print(text.splitlines()[-1], flush=True)
-        if settings.out:
-            settings.out.write_text(text)
+    if settings.out:
+        write_section(settings.out, "Orthogonalisation", text)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ class PlainConv2d(nn.Module):
 
     def __init__(self, like: OrthogonalConv2d) -> None:
         super().__init__()
-        self.stride = like.stride
-        inner = like.in_channels * like.stride**2
+        self.stride = like.stride[0]  # square, as in all networks here
+        inner = like.in_channels * self.stride**2
         self.conv = nn.Conv2d(inner, like.out_channels, like.kernel_size, padding=like.kernel_size // 2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ class PlainConv2d(nn.Module):
 
 
 def literal(like: OrthogonalConv2d) -> LiteralLOT:
-    return LiteralLOT(like.in_channels, like.out_channels, like.kernel_size, like.stride, like.padding_mode)
+    return LiteralLOT(like.in_channels, like.out_channels, like.kernel_size, like.stride[0], like.padding_mode)
 
 
 def network(kind: str, depth: int, channels: int = 32, side: int = 32) -> nn.Sequential:

@@ -1,26 +1,21 @@
-"""results/speed.md and its plot, from what `gpu.py` measured.
+"""results/speed.md and its plot, from what `gpu.py` measured. It calls this at its end; the plot needs matplotlib.
 
 python benchmarks/speed_report.py results/speed.json
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lotnet.paper.titles import layer
 from speed_figure import LAYERS, draw
+from speed_rows import GOALS
 
 Rows = list[dict[str, Any]]
-GOALS = {
-    "LipConvnet-5, 32 channels": (2.4, 2.8),
-    "LipConvnet-20, 32 channels": (1.7, 2.0),
-    "LipConvnet-5, 64 channels": (3.2, None),
-    "LipConvnet-5, 128 channels": (5.5, None),
-    "12 layers of 256 channels at 16 x 16": (2.5, None),
-}
-"""The ratios that were to be reached, at the start of training and with ill-conditioned kernels."""
+KERNELS = {"lot": "at the start", "lot, ill-conditioned": "ill-conditioned"}
 
 
 def main(path: Path) -> None:
@@ -32,7 +27,7 @@ def main(path: Path) -> None:
         f"{about['gpu']}, torch {about['torch']}, CUDA {about['cuda']}, commit {about['commit']}; images of 32 x 32",
         "pixels in batches of 256, TF32 (TensorFloat-32), CUDA graphs, medians of one run, unless a row says more:",
         "",
-        "    python benchmarks/gpu.py --out results/speed.json && python benchmarks/speed_report.py results/speed.json",
+        "    python benchmarks/gpu.py --out results/speed.json",
         "",
         "![Milliseconds of a training step and of evaluation, with each layer](speed.png)",
         "",
@@ -45,14 +40,14 @@ def main(path: Path) -> None:
         if measured.get(table):
             rows = [*_lot_and_plain(measured), *measured[table]] if table == "peers" else measured[table]
             lines += [*write(rows), ""]
-    profile = path.with_name("speed_profile.txt")
-    if profile.is_file():
-        lines += [*where_the_time_goes(profile.read_text()), ""]
+    if measured.get("profiles"):
+        lines += [*where_the_time_goes(measured["profiles"]), ""]
     missing = [table for table in TABLES if not measured.get(table)]
     if missing:
         lines += [f"Not measured in this run: {', '.join(missing)}.", ""]
     path.with_suffix(".md").write_text("\n".join(lines))
-    path.with_suffix(".png").write_bytes(draw(measured))
+    with suppress(ImportError):  # the tables are complete without the plot, which needs matplotlib
+        path.with_suffix(".png").write_bytes(draw(measured))
 
 
 def wide(rows: Rows) -> Iterator[str]:
@@ -76,7 +71,7 @@ def wide(rows: Rows) -> Iterator[str]:
         goal = GOALS.get(row["network"], (None, None))[ill]
         operations = "| | | |"  # an older record has no count of them
         if "polar_tflop" in row:
-            rate = row["polar_tflop"] / (row["graph_ms"] - base) * 1e3
+            rate = row["polar_tflop"] / max(row["graph_ms"] - base, 1e-3) * 1e3
             steps = f"{row['polynomials']}, {row['gradient_steps']}"
             operations = f"| {steps} | {row['polar_tflop']:.2f} | {rate:.0f} |"
         yield (
@@ -91,27 +86,33 @@ def own(rows: Rows) -> Iterator[str]:
         "",
         "A whole step with its optimizer: `lotnet train`, and a loop with `orthogonalized` and `CapturedGradients`.",
         "",
-        "| network | `lotnet train`, ms | own loop, ms | ratio (to reach: 1.05) |",
-        "|---|---|---|---|",
+        "| network | kernels | `lotnet train`, ms | own loop, ms | ratio (to reach: 1.05) |",
+        "|---|---|---|---|---|",
     )
-    for name, by_loop in _by(rows, "network", "loop"):
-        ours, theirs = by_loop["lotnet train"]["ms"], by_loop["own loop"]["ms"]
-        yield f"| {name} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |"
+    for (name, kind), loops in _by(rows, ("network", "kind"), "loop", ("lotnet train", "own loop")):
+        ours, theirs = loops["lotnet train"]["ms"], loops["own loop"]["ms"]
+        yield f"| {name} | {KERNELS[kind]} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.3f} |"
 
 
 def micro(rows: Rows) -> Iterator[str]:
     yield from (
         "## Many images for one orthogonalisation",
         "",
-        "| network | images | micro-batches | plain, ms | LOT, ms | times plain | LOT's peak GiB |",
-        "|---|---|---|---|---|---|---|",
+        "To reach: 1.3 times the single batch for four micro-batches, and 2.0 times plain for eight batches of 256",
+        "images with 128 channels. Plain convolutions run as many micro-batches.",
+        "",
+        "| network | images | micro-batches | kernels | plain, ms | LOT, ms | times plain | times single | peak GiB |",
+        "|---|---|---|---|---|---|---|---|---|",
     )
-    for row in rows:
-        row["key"] = (row["network"], row["batch"], row["parts"])
-    for (name, batch, parts), kinds in _by(rows, "key", "kind"):
-        plain, lot = kinds["plain"]["graph_ms"], kinds["lot"]["graph_ms"]
-        memory = kinds["lot"]["memory_gib"]
-        yield f"| {name} | {batch} | {parts} | {plain:.2f} | {lot:.2f} | {lot / plain:.2f} | {memory:.2f} |"
+    single = {(row["network"], row["kind"]): row["graph_ms"] for row in rows if row["parts"] == 1}
+    for (name, batch, parts), kinds in _by(rows, ("network", "batch", "parts"), "kind", ("plain", *KERNELS)):
+        plain = kinds["plain"]["graph_ms"]
+        for kind, label in KERNELS.items():
+            lot, alone = kinds[kind]["graph_ms"], single.get((name, kind))
+            yield (
+                f"| {name} | {batch} | {parts} | {label} | {plain:.2f} | {lot:.2f} | {lot / plain:.2f} | "
+                f"{f'{lot / alone:.2f}' if alone else ''} | {kinds[kind]['memory_gib']:.2f} |"
+            )
 
 
 def peers(rows: Rows) -> Iterator[str]:
@@ -124,11 +125,11 @@ def peers(rows: Rows) -> Iterator[str]:
         "| network | layer | ms | times LOT's | peak GiB |",
         "|---|---|---|---|---|",
     )
-    for name, kinds in _by(rows, "network", "kind"):
+    for (name,), kinds in _by(rows, ("network",), "kind", ("lot",)):
         for kind, row in kinds.items():
             time = row.get("graph_ms", row.get("eager_ms"))
-            lot = kinds["lot, float32" if kind.endswith("float32") else "lot"]["graph_ms"]
-            ratio = f"{time / lot:.2f}" if "graph_ms" in row else ""
+            lot = kinds.get("lot, float32" if kind.endswith("float32") else "lot")
+            ratio = f"{time / lot['graph_ms']:.2f}" if lot and "graph_ms" in row else ""
             yield f"| {name} | {_named(kind)} | {time:.2f} | {ratio} | {row['memory_gib']:.2f} |"
 
 
@@ -154,28 +155,22 @@ def growth(rows: Rows) -> Iterator[str]:
         "| network | batch | plain, ms | LOT, ms | times plain | LOT's peak GiB |",
         "|---|---|---|---|---|---|",
     )
-    for row in rows:
-        row["key"] = (row["network"], row["batch"])
-    for (name, batch), kinds in _by(rows, "key", "kind"):
-        if "lot" in kinds:
-            lot, memory = kinds["lot"]["graph_ms"], kinds["lot"]["memory_gib"]
-            plain = kinds["plain"]["graph_ms"] if "plain" in kinds else None
-            compared = f"| {lot:.1f} | |" if plain is None else f"{plain:.1f} | {lot:.1f} | {lot / plain:.2f} |"
-            yield f"| {name} | {batch} | {compared} {memory:.1f} |"
+    for (name, batch), kinds in _by(rows, ("network", "batch"), "kind", ("lot",)):
+        lot, memory = kinds["lot"]["graph_ms"], kinds["lot"]["memory_gib"]
+        plain = kinds["plain"]["graph_ms"] if "plain" in kinds else None
+        compared = f"| {lot:.1f} | |" if plain is None else f"{plain:.1f} | {lot:.1f} | {lot / plain:.2f} |"
+        yield f"| {name} | {batch} | {compared} {memory:.1f} |"
 
 
-def where_the_time_goes(profile: str) -> Iterator[str]:
+def where_the_time_goes(profiles: dict[str, str]) -> Iterator[str]:
     yield from (
-        "## Where the time goes with 128 channels",
+        "## Where the time goes in the networks that missed their ratio",
         "",
-        "The batches of polar factors, each alone as a CUDA graph, and the kernels of one eager step:",
-        "",
-        "    python benchmarks/profile_step.py > results/speed_profile.txt",
-        "",
-        "```text",
-        profile.strip(),
-        "```",
+        "The batches of polar factors, each alone as a CUDA graph, and the kernels of one eager step",
+        "(`benchmarks/profile_step.py`):",
     )
+    for text in profiles.values():
+        yield from ("", "```text", text, "```")
 
 
 def evaluation(rows: Rows) -> Iterator[str]:
@@ -187,7 +182,7 @@ def evaluation(rows: Rows) -> Iterator[str]:
         "| network | layer | ms | times plain |",
         "|---|---|---|---|",
     )
-    for name, kinds in _by(rows, "network", "kind"):
+    for (name,), kinds in _by(rows, ("network",), "kind"):
         for kind, row in kinds.items():
             ratio = f"{row['graph_ms'] / kinds['plain']['graph_ms']:.2f}" if "plain" in kinds else ""
             yield f"| {name} | {_named(kind)} | {row['graph_ms']:.2f} | {ratio} |"
@@ -198,11 +193,17 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
 }  # fmt: skip
 
 
-def _by(rows: Rows, key: str, second: str) -> list[tuple[Any, dict[str, dict[str, Any]]]]:
+def _by(
+    rows: Rows, keys: tuple[str, ...], second: str, needed: Iterable[str] = ()
+) -> list[tuple[Any, dict[str, dict[str, Any]]]]:
+    """Rows by the values of `keys` and then by that of `second`. Groups without what is needed are left out.
+
+    A measurement that was stopped leaves such groups.
+    """
     found: dict[Any, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row[key], {})[row[second]] = row
-    return list(found.items())
+        found.setdefault(tuple(row[key] for key in keys), {})[row[second]] = row
+    return [(key, group) for key, group in found.items() if group.keys() >= set(needed)]
 
 
 if __name__ == "__main__":

@@ -305,3 +305,19 @@ def test_tests_import_few_private_names() -> None:
         if alias.name.startswith("_") and not alias.name.startswith("__")
     }
     assert len(private) <= 5, f"make public, or test elsewhere: {', '.join(sorted(private))}"
+
+
+def test_gpu_tests_need_no_package_that_a_gpu_machine_may_lack() -> None:
+    tests = Path(__file__).parent
+    modules = [file for file in tests.rglob("test_*.py") if "mark.gpu" in file.read_text() and file != Path(__file__)]
+    assert len(modules) > 5
+    missing = {"hypothesis", "flint", "playwright", "onnx", "onnxruntime", "matplotlib"}
+    for file in modules:
+        names: set[str | None] = set()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module)
+        found = ", ".join(str(name) for name in missing & names)
+        assert not found, f"{file.relative_to(tests)} imports {found}: move its GPU tests to another module"

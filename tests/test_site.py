@@ -11,7 +11,7 @@ import pytest
 
 import lotnet
 import lotnet.pretrained
-from accessibility import serious
+from accessibility import SCHEMES, serious
 from pages import ROOT
 
 
@@ -70,12 +70,14 @@ def test_it_opens_and_searches_without_a_network(site: Path, browser) -> None:
     page.close()
 
 
-@pytest.mark.parametrize("width", [1280, 375])
-def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, width: int) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    page.goto((site / "index.html").as_uri())
-    assert serious(page) == []
-    page.close()
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_axe_finds_nothing_serious_on_the_first_page(site: Path, browser, scheme: str) -> None:
+    for width in (1280, 375):
+        page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page.goto((site / "index.html").as_uri())
+        assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
+        assert serious(page, (scheme,)) == []
+        page.close()
 
 
 def test_internal_methods_and_undocumented_names_are_not_on_the_api_page(site: Path) -> None:

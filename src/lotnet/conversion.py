@@ -315,6 +315,6 @@ CONVERTERS: dict[type[nn.Module], Callable[[_Conversion, Any, str], Made]] = {
 """How a module is converted. Any other is kept or refused."""
 _KEPT = {
     *(nn.LeakyReLU, nn.Hardtanh, nn.ReLU6, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle),
-    *(nn.ZeroPad1d, nn.ZeroPad2d),
+    *(nn.PReLU, nn.ZeroPad1d, nn.ZeroPad2d),
 }
 """PyTorch's modules that are 1-Lipschitz as they are."""

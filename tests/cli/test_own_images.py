@@ -190,7 +190,7 @@ def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypa
     page, card = (run / "report.html").read_text(), (run / "model" / "README.md").read_text()
     for note in NOTES:
         assert note in page and note in card
-    assert "95% interval" in page and "95% interval" in card and "Predictions for each class" in page
+    assert "95% interval" in page and "95% interval" in card and "Confusion matrix at" in page
 
 
 def test_what_is_given_away_names_the_data_and_no_path(finished: Path, monkeypatch) -> None:

@@ -157,16 +157,6 @@ def test_bad_arguments_are_refused():
         Batches(SMALL, 16, augmentation=AUGMENTATION)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_same_on_cuda(dtype):
-    here, there = (
-        joined(Batches(SMALL, 16, seed=1, augmentation=AUGMENTATION, device=d, dtype=dtype), 2) for d in ("cpu", "cuda")
-    )
-    for one, other in zip(here, there, strict=True):
-        assert torch.equal(one, other.cpu())
-
-
 def test_images_in_a_file_give_the_same_batches(dataset, tmp_path, monkeypatch):
     cache.write(dataset, tmp_path / "toy.safetensors", "here")
     stored = cache.read(tmp_path / "toy.safetensors", in_file=True).train

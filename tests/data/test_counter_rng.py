@@ -45,10 +45,3 @@ def test_keys_give_unrelated_streams(other):
     two = (bits(index, *other) >> 31).double() * 2 - 1
     assert abs((one * two).mean()) < 5 / 50_000**0.5
     assert abs((one[1:] * one[:-1]).mean()) < 5 / 50_000**0.5
-
-
-@pytest.mark.gpu
-def test_same_on_cuda():
-    index = torch.arange(100_000)
-    assert torch.equal(bits(index, 5, 6).cuda(), bits(index.cuda(), 5, 6))
-    assert torch.equal(permutation(100_000, 5), permutation(100_000, 5, device="cuda").cpu())

@@ -75,10 +75,3 @@ def test_a_share_that_leaves_no_place_is_refused() -> None:
         Batches(numbered(30, 20, 0.01), 8, seed=0)
     with pytest.raises(InputError, match="3 labeled images do not fill 4 places"):
         Batches(numbered(30, 3, 0.5), 8, seed=0)
-
-
-@pytest.mark.gpu
-def test_a_gpu_makes_the_same_batches() -> None:
-    split = numbered(50, 20, 0.5)
-    there = [labels.cpu() for _, labels in Batches(split, 8, seed=3, drop_last=True, device="cuda").epoch(2)]
-    assert all(map(torch.equal, there, labels_of(split, 8, 2)))

@@ -7,6 +7,8 @@ from harness import falsify
 from mutants import MUTANTS
 from zoo import BODIES, network
 
+from lotnet.frozen import FROZEN
+
 
 def test_certificates_survive_every_kind_of_network() -> None:
     tally = falsify(networks=len(BODIES), certificates=500)
@@ -62,6 +64,13 @@ def test_the_oracle_agrees_with_the_program(seed: int) -> None:
     rows = [[float(v) for v in row] for row in real_function(graph, graph.input_shape)(case.images)]
     exact = torch.tensor(rows, dtype=torch.float64)
     assert torch.allclose(exact, graph(case.images), rtol=1e-12, atol=1e-12)
+
+
+def test_every_frozen_module_is_in_the_zoo() -> None:
+    seeds = (*range(5), 8, 9, 10, 15, 22, 35, 37, 47, 60, 67, 74, 76, 126)  # some that show all of them
+    found = {type(module) for seed in seeds for module in network(seed, images=1).model.modules()}
+    missing = [name for name, kind in FROZEN.items() if kind not in found]
+    assert missing == [], "add it to tests/falsification/zoo.py, or a seed that shows it here"
 
 
 def test_a_network_is_a_function_of_its_seed() -> None:

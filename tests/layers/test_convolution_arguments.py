@@ -146,7 +146,7 @@ def test_images_that_do_not_fit_are_refused() -> None:
     layer = OrthogonalConv2d(4, 4, 3, dilation=2, padding_mode="circular")
     with pytest.raises(InputError, match=r"dilation \(2, 2\) needs sides divisible by it, not 7 x 8: resize"):
         layer(torch.zeros(1, 4, 7, 8))
-    with pytest.raises(InputError, match=r"size 3 does not fit the padded image of 2 x 4: use a smaller kernel_size"):
+    with pytest.raises(InputError, match=r"size 3 with dilation 2 does not fit a periodic image of 4 x 8: use"):
         layer(torch.zeros(1, 4, 4, 8))
     for x in (torch.zeros(1, 4, 6, 6, dtype=torch.int64), torch.zeros(1, 4, 6, 6, dtype=torch.complex64)):
         with pytest.raises(InputError, match=r"layers take floating-point numbers, not torch\.\w+: "):

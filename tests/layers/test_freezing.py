@@ -200,6 +200,8 @@ def test_foreign_modules_are_refused_by_name(foreign: nn.Module, kind: str) -> N
         (nn.MaxPool2d((2, 1)), "MaxPool(size)"),
         (nn.AvgPool2d(2), "use AveragePool"),
         (nn.AdaptiveAvgPool2d(1), "use GlobalAveragePool"),
+        (nn.PReLU(3, init=-1.5), "clamp its slopes to [-1, 1]"),
+        (nn.PReLU(2), "one for each channel"),
         (nn.Conv1d(3, 3, 3), "use OrthogonalConv1d"),
         (nn.AvgPool1d(2), "use AveragePool"),
         (nn.MaxPool1d(2), "disjoint square ones"),  # on images
@@ -238,6 +240,15 @@ def test_plain_modules_that_move_entries_of_images_and_sequences() -> None:
         x = torch.rand(2, *shape)
         assert torch.allclose(frozen(x), model(x), atol=1e-5)
         assert float(frozen.lipschitz_bound()) < 1 + 1e-6
+
+
+@pytest.mark.parametrize("slopes", (1, 3))
+def test_trained_slopes_are_frozen_as_they_are(slopes: int) -> None:
+    model = nn.Sequential(OrthogonalConv2d(3, 3, 3), nn.PReLU(slopes))
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([-1.0, 0.4, 0.9])[:slopes])
+    x = torch.randn(2, 3, 5, 5)
+    assert torch.allclose(freeze(model.eval(), 5)(x), model(x), atol=1e-5)
 
 
 def test_a_subclass_that_keeps_the_forward_is_not_foreign() -> None:

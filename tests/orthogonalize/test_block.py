@@ -1,6 +1,7 @@
 """`with orthogonalized(model):` equals the layers on their own, whatever runs in the block."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def test_every_parametrization(parametrization: str) -> None:
 def test_micro_batches_share_one_orthogonalization(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
     calls = []
     decompose = polar_svd._decompose
-    monkeypatch.setattr(polar_svd, "_decompose", lambda *args: (calls.append(1), decompose(*args))[1])
+    monkeypatch.setattr(polar_svd, "_decompose", lambda *args, **named: (calls.append(1), decompose(*args, **named))[1])
     whole, net = model(), model()
     loss_of(whole, *batch()).backward()
     alone = len(calls)
@@ -146,6 +147,27 @@ def test_autocast_and_scaled_losses() -> None:
                 (1024 * loss_of(alone, images.float(), labels)).backward()
     for a, b in zip(net.parameters(), alone.parameters(), strict=True):
         assert (a.grad - b.grad).norm() <= 1e-2 * b.grad.norm()
+
+
+def test_a_compiled_loss_and_a_gradient_scaler() -> None:
+    """Unscaling, clipping and the step come after the block."""
+    compiled = torch.compile(F.cross_entropy, backend="aot_eager")
+    trained = []
+    for block, loss in ((True, compiled), (False, F.cross_entropy)):
+        net = model().float()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for n in range(3):
+            optimizer.zero_grad()
+            images, labels = batch(seed=n)
+            with orthogonalized(net) if block else nullcontext():
+                scaler.scale(loss(net(images.float()), labels)).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+        trained.append(net)
+    assert_close(*trained, tolerance=1e-5)
 
 
 def test_frozen_kernels_and_layers_in_evaluation_mode() -> None:

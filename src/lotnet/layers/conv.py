@@ -155,6 +155,12 @@ class OrthogonalConv2d(LipschitzLayer):
                 f"circular padding with dilation {phases.dilation} needs sides divisible by it, not {height} x "
                 f'{width}: resize the images or use padding_mode="zeros"'
             )
+        reach = [k * d for k, d in zip(sides(self.kernel_size), phases.dilation, strict=True)]
+        if phases.circular and phases.count > 1 and (reach[0] > height or reach[1] > width):
+            raise InputError(
+                f"a kernel of size {self.kernel_size} with dilation {compact(self.dilation)} does not fit a periodic "
+                f"image of {height} x {width}: use a smaller kernel_size or dilation, or larger images"
+            )
         inputs, outputs = self.in_channels // self.groups * math.prod(self.stride), self.out_channels // self.groups
         size = phases.size(height, width)
         geometry = Geometry(outputs, inputs, self.kernel_size, *size, self.padding_mode, self.groups)

@@ -51,6 +51,13 @@ def _leaky_relu(module: nn.LeakyReLU, shape: Shape, dtype: torch.dtype) -> Stage
     return [leaky_relu(torch.full((shape[0],), module.negative_slope, dtype=torch.float64), dtype)]
 
 
+def _prelu(module: nn.PReLU, shape: Shape, dtype: torch.dtype) -> Stages | None:
+    slope = module.weight.detach().double().cpu()
+    if len(slope) not in (1, shape[0]) or not (slope.abs() <= 1).all():
+        return None
+    return [leaky_relu(slope.expand(shape[0]), dtype)]
+
+
 def leaky_relu(slope: Tensor, dtype: torch.dtype) -> FrozenLeakyReLU:  # c
     return FrozenLeakyReLU(dtype, {}, {"slope": slope})
 
@@ -100,6 +107,7 @@ FREEZERS: dict[type[nn.Module], Callable[[Any, Shape, torch.dtype], Stages | Non
     nn.Flatten: _flatten,
     nn.ReLU: _relu,
     nn.LeakyReLU: _leaky_relu,
+    nn.PReLU: _prelu,
     nn.Hardtanh: _hardtanh,
     nn.ReLU6: _hardtanh,
     nn.Dropout: _nothing,
@@ -142,7 +150,7 @@ REPLACEMENTS: dict[type[nn.Module], str] = {
     nn.LeakyReLU: f"{_IN_PLACE}, and with a slope from -1 to 1",
     nn.Hardtanh: f"{_IN_PLACE}, and with an interval that contains zero",
     nn.ReLU6: _IN_PLACE,
-    nn.PReLU: "its slope may exceed one in training, so use nn.LeakyReLU or Householder",
+    nn.PReLU: "clamp its slopes to [-1, 1] after each step, with one of them or one for each channel",
     nn.RReLU: "its slope is random, so use nn.LeakyReLU or Householder",
     nn.Flatten: "use nn.Flatten(), which keeps nothing but the batch",
     nn.AdaptiveMaxPool1d: "use MaxPool with the size of a window",

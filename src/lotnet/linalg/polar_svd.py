@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 # Which matrices are decomposed by the eigenvectors of their Gram matrix G = X X*: those of which all eigenvalues exceed
 # their mean, weighted by themselves, divided by this number. This only predicts what will be accurate enough.
 _GRAM_LIMIT = 1024.0
+_BLOCK = 64  # rows of a Hermitian product that are computed at a time
 
 
 def _largest_error(dtype: torch.dtype) -> float:
@@ -39,29 +40,41 @@ def polar(x: Tensor, lower: float) -> Tensor:
 def accurate_polar(x: Tensor) -> Tensor:
     """Polar factors without a gradient. Only singular values as small as their own rounding errors stay below one."""
     noise = x.shape[-2] ** 0.5 * torch.finfo(x.dtype).eps
-    return _decompose(x.reshape(-1, *x.shape[-2:]), lambda s: noise * s.amax(dim=-1, keepdim=True))[0].view(x.shape)
+    flat = x.reshape(-1, *x.shape[-2:])
+    return _decompose(flat, lambda s: noise * s.amax(dim=-1, keepdim=True), factors=False)[0].view(x.shape)
 
 
-def _decompose(  # f m n -> f m n, f m m, f m, f m n
-    x: Tensor, floor: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return `W`, `U`, s and `Y`. Singular values below `floor(s)` are raised to it.
+def _decompose(x: Tensor, floor: Callable[[Tensor], Tensor], factors: bool) -> tuple[Tensor, ...]:  # f m n
+    """Return `W` and, if `factors` are wanted, `U`, s and `Y`. Singular values below `floor(s)` are raised to it.
 
     Each matrix is judged by itself, so a result does not depend on the other matrices of the batch.
     """
-    gram = x @ x.mH
+    gram = _gram(x)
     good = _seems_well_conditioned(gram)
     if not good.any():
         return _by_svd(x, floor)
     alone = bool(good.all())  # then there is nothing to copy
-    parts, accurate = _by_gram(x, gram) if alone else _by_gram(x[good], gram[good])
+    parts, accurate = _by_gram(x, gram, factors) if alone else _by_gram(x[good], gram[good], factors)
     if alone and accurate.all():
         return parts
     good[good.clone()] = accurate
-    mixed = (torch.empty_like(x), torch.empty_like(gram), torch.empty_like(gram[..., 0].real), torch.empty_like(x))
-    for whole, by_gram, by_svd in zip(mixed, parts, _by_svd(x[~good], floor), strict=True):
+    mixed = tuple(part.new_empty(len(x), *part.shape[1:]) for part in parts)
+    for whole, by_gram, by_svd in zip(mixed, parts, _by_svd(x[~good], floor), strict=False):
         whole[good], whole[~good] = by_gram[accurate], by_svd
     return mixed
+
+
+def _gram(x: Tensor) -> Tensor:  # f m n -> f m m
+    """`X X*`, which is Hermitian: only the blocks on and below the diagonal are computed."""
+    m = x.shape[-2]
+    if m <= _BLOCK:
+        return x @ x.mH
+    out = x.new_empty(len(x), m, m)
+    for start in range(0, m, _BLOCK):
+        end = min(start + _BLOCK, m)
+        out[:, start:end, :end] = x[:, start:end] @ x[:, :end].mH
+        out[:, :start, start:end] = out[:, start:end, :start].mH
+    return out
 
 
 def _seems_well_conditioned(gram: Tensor) -> Tensor:  # f m m -> f
@@ -72,18 +85,22 @@ def _seems_well_conditioned(gram: Tensor) -> Tensor:  # f m m -> f
     return torch.linalg.cholesky_ex(shifted).info == 0  # it has a factor if all eigenvalues of `gram` exceed the limit
 
 
-def _by_gram(x: Tensor, gram: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """Return `W`, `U`, s and `Y`, and which of the matrices `W` are accurate."""
+def _by_gram(x: Tensor, gram: Tensor, factors: bool) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Return what `_decompose` returns, and which of the matrices `W` are accurate."""
     values, u = torch.linalg.eigh(gram)
     s = values.sqrt()
-    y = (u / s[..., None, :]).mH @ x
-    w = u @ y
-    excess = w @ w.mH
+    if factors:
+        y = (u / s[..., None, :]).mH @ x
+        w = u @ y
+    else:
+        w = _gram(u / s.sqrt()[..., None, :]) @ x  # U diag(1/s) U* X takes fewer operations than U Y
+    excess = _gram(w)
     excess.diagonal(dim1=1, dim2=2).sub_(1)
     accurate = torch.linalg.matrix_norm(excess) <= _largest_error(x.dtype)  # false for NaN
     # One cubic step s (3 - s^2) / 2: values next to one become at most one. The errors of U leave `U diag(1/s) U*`
     # Hermitian, so they change the singular values of W and hardly turn it; the step removes them.
-    return (torch.baddbmm(w, excess, w, alpha=-0.5), u, s, y), accurate
+    w = torch.baddbmm(w, excess, w, alpha=-0.5)
+    return (w, u, s, y) if factors else (w,), accurate
 
 
 def _by_svd(x: Tensor, floor: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -104,7 +121,7 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, lower: float) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
-            w, u, s, y = _decompose(x.reshape(-1, *x.shape[-2:]), lambda s: lower * _norm(s))
+            w, u, s, y = _decompose(x.reshape(-1, *x.shape[-2:]), lambda s: lower * _norm(s), factors=True)
             ctx.save_for_backward(u, s, y)
             return w.view(x.shape)
 
