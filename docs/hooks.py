@@ -78,11 +78,6 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return LINK.sub(on_site, markdown)
 
 
-def on_config(config: Any) -> Any:
-    config.extra_css.append("stylesheets/accessible.css")
-    return config
-
-
 def on_post_page(output: str, **_: Any) -> str:
     """The theme's search is a dialog without a name, which a screen reader could not announce."""
     search = 'data-md-component="search" role="dialog"'
