@@ -1,15 +1,20 @@
 """The one exception for what a person can put right, and how text from outside is shown to a person."""
 
+LONGEST = 2000
+"""Characters of a sentence."""
+
 
 class InputError(ValueError):
     """Bad input: one sentence that says what is wrong and names the remedy.
 
     The command line prints the sentence and exits with code 2; a library user catches a `ValueError`. What the
-    sentence quotes is shown as `printable` writes it, so the sentence is one line.
+    sentence quotes is shown as `printable` writes it, so the sentence is one line. It may quote a whole file; then its
+    middle is left out, since the remedy comes last.
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(printable(sentence))
+        shown, half = printable(sentence), LONGEST // 2 - 3
+        super().__init__(shown if len(shown) <= LONGEST else f"{shown[:half]} ... {shown[-half:]}")
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -180,18 +180,25 @@ def find_files(names: Iterable[str | Path], listed: TextIO | None = None) -> lis
         if str(name) == "-":
             # A `-` within the list is ignored: there is no second list to read.
             found += find_files(line.rstrip("\n") for line in listed or sys.stdin if line.strip() not in ("", "-"))
-        elif Path(name).is_dir():
-            files = image_files(Path(name))
-            if not files:
-                raise InputError(f"the folder {name} holds no images: name another one or an image file")
-            found += files
-        elif Path(name).is_file():
-            found.append(Path(name))
         else:
-            raise InputError(f"there is no image {name}: check the path")
+            found += _files_of(Path(name))
     if not found:
         raise InputError("there are no images to predict: name image files, folders, or - for a list on stdin")
     return found
+
+
+def _files_of(path: Path) -> list[Path]:
+    try:
+        if path.is_file():
+            return [path]
+        files = image_files(path) if path.is_dir() else None
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror}): check the path") from None
+    if files is None:
+        raise InputError(f"there is no image {path}: check the path")
+    if not files:
+        raise InputError(f"the folder {path} holds no images: name another one or an image file")
+    return files
 
 
 def read_pictures(files: Sequence[str | Path], input_shape: Sequence[int]) -> list[Picture]:

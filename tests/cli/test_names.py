@@ -1,5 +1,6 @@
 """Names of runs, files and classes are data: they print as they are, escaped, with every verb."""
 
+import io
 import os
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 from PIL import Image
 
 from lotnet.cli.main import main
-from lotnet.errors import InputError, printable
+from lotnet.errors import LONGEST, InputError, printable
+from lotnet.prediction import find_files
 from lotnet.terminal import Console
 
 TINY = ["--model.channels=4", "--limit=64", "--trainer.epochs=1", "--trainer.batch_size=32"]
@@ -54,3 +56,11 @@ def test_names_are_shown_and_do_nothing(name: str, capsys: pytest.CaptureFixture
 
 def test_an_error_escapes_what_it_quotes() -> None:
     assert str(InputError("there is no \x1b[2J\r\n: look")) == r"there is no \x1b[2J\r\n: look"
+    long = str(InputError(f"there is no {'a' * 10**6}: look"))
+    assert long.startswith("there is no aaa") and long.endswith("aaa: look") and len(long) <= LONGEST
+
+
+@pytest.mark.parametrize("line", ["a" * 300, "a\0b", os.fsdecode(b"a\xff"), "missing/" * 600])
+def test_a_list_of_names_may_hold_anything(line: str) -> None:
+    with pytest.raises(InputError, match="check the path"):
+        find_files(["-"], io.StringIO(f"{line}\n"))

@@ -91,10 +91,10 @@ def two_processes(reference: Path, folder: Path, at: int) -> None:
         run(folder, *arguments, at=at)
         arguments = ["train", "--resume", str(folder)]
     both = [start(folder, *arguments) for _ in range(2)]
-    ended = [(process, *process.communicate(timeout=600)) for process in both]
-    for process, out, err in ended:
-        refused(subprocess.CompletedProcess(process.args, process.returncode, out, err))
-    assert 0 in [process.returncode for process in both], "neither ended well"
+    ended = [process.finish() for process in both]
+    for done in ended:
+        refused(done)
+    assert 0 in [done.returncode for done in ended], "neither ended well"
     go_on(reference, folder)
 
 

@@ -20,15 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from readers import Target, targets
 
-from lotnet.errors import InputError
+from lotnet.errors import LONGEST, InputError
 from workers import arguments, limited_memory, limited_time, peak_memory, spread, versions
 
 WORDS = (b"Infinity", b"NaN", b"null", b"-1", b"1e999", b"99999999999999999999", b'"x"', b"[]", b"{}", b"[" * 5000)
 WORDS = (*WORDS, b"\xff\xfe", b"\x00", b"*a", b"&a [*a, *a]", b"\n" * 50, b"true", b"0", b"\x1b[2J")
 WORDS = (*WORDS, b"\r\n\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Length: 9\r\n", b"[", b"%00", b"../" * 9)
-
-LONGEST = 1000
-"""Characters of a sentence. What it quotes may be as long as the file."""
+WORDS = (*WORDS, *(b"[" * n + b"]" * n for n in range(900, 1000, 7)))  # the deepest that Python reads
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
@@ -56,7 +54,7 @@ def one(target: Target, folder: Path, rng: random.Random) -> str:
         with limited_time():
             target.read(path)
     except InputError as error:
-        assert str(error).isprintable() and len(str(error)) < LONGEST, f"not one sentence: {error}"
+        assert str(error).isprintable() and len(str(error)) <= LONGEST, f"not one sentence: {error}"
         return "refused"
     finally:
         path.write_bytes(target.content)

@@ -55,14 +55,21 @@ def _one(kill: tuple[int, float], folder: Path) -> str:
     return ""
 
 
+def _duration(folder: Path) -> float:
+    """Seconds of a run alone. Beside others it takes longer."""
+    start = time.perf_counter()
+    operations(folder)
+    return time.perf_counter() - start
+
+
 def main() -> int:
     settings = arguments(__doc__.splitlines()[0], 100, "kills at random times").parse_args()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as name:
         moments = operations(Path(name) / "reference")
-        duration, rng = time.perf_counter() - start, random.Random(0)
-        # The number's parity chooses how a run is continued. A run alone takes `duration`, beside others longer.
-        kills = [(NEVER + n, rng.uniform(0.3, 0.9) * duration) for n in range(settings.count)]
+        duration, rng = _duration(Path(name) / "timed"), random.Random(0)
+        # The number's parity chooses how a run is continued.
+        kills = [(NEVER + n, rng.uniform(0, 0.95) * duration) for n in range(settings.count)]
         kills += [(at, 600.0) for at in range(1, moments + 1)]
         ends = []
         for end in spread(partial(_one, folder=Path(name)), kills, settings.workers):

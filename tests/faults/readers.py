@@ -14,6 +14,7 @@ from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -33,12 +34,14 @@ from lotnet.paper import ablation_runs
 from lotnet.paper.results import load_all
 from lotnet.prediction import read_picture
 from lotnet.pretrained import packed
+from lotnet.pretrained.cache import PROOFS, load_cached
 from lotnet.runs.attacks import read_attacks, read_linf
 from lotnet.runs.certificates import read_certification
 from lotnet.runs.checkpoint import read as read_checkpoint
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels
 from lotnet.selftraining import results as selftraining
+from lotnet.selftraining.plan import FILE, Plan, SelfTrainingConfig
 
 TESTS = Path(__file__).parents[1]
 FIXTURES = TESTS / "fixtures"
@@ -59,7 +62,7 @@ class Target:
 @contextmanager
 def targets(folder: Path) -> Iterator[list[Target]]:
     """All targets, with their surroundings in `folder`, while a demo server runs."""
-    with demo_server() as server:
+    with demo_server() as server, patch.dict(os.environ, LOTNET_DATA=str(folder / "cache")):
         yield [*_model_files(folder), *_run_files(folder), *_data_files(folder), *_pictures(), *_requests(server)]
 
 
@@ -82,6 +85,10 @@ def _model_files(folder: Path) -> Iterator[Target]:
     yield Target("packed/packed.json", (folder / "packed/packed.json").read_bytes(), read_packed)
     kernels = (folder / "packed/kernels.safetensors").read_bytes()
     yield Target("packed/kernels.safetensors", kernels, read_packed)
+    load_cached(folder / "packed")
+    (proofs,) = (folder / "cache").rglob(PROOFS)
+    name = proofs.relative_to(folder).as_posix()
+    yield Target(name, proofs.read_bytes(), lambda p: load_cached(folder / "packed"))
 
 
 def read_packed(path: Path) -> object:
@@ -120,6 +127,11 @@ def _run_files(folder: Path) -> Iterator[Target]:
     yield Target("selftraining.json", seeds, selftraining.read)
     checkpoint = sorted((RUN / "checkpoints").glob("0*.safetensors"))[0]
     yield Target("checkpoint.safetensors", checkpoint.read_bytes(), read_checkpoint)
+    Plan(RunConfig.from_recipe("digits/default", {}), SelfTrainingConfig(labeled=0.1), (1, 2)).write(
+        folder / "selftrained"
+    )
+    plan = (folder / "selftrained" / FILE).read_bytes()
+    yield Target(f"selftrained/{FILE}", plan, lambda p: Plan.read(p.parent))
     yield from _pseudo_labels(folder)
 
 
@@ -150,13 +162,7 @@ def _data_files(folder: Path) -> Iterator[Target]:
         yield Target(f"{protocol}.pickle", content, lambda p: load_arrays(io.BytesIO(p.read_bytes()), p))
     more = {"data": np.zeros((2, 4, 4, 3), np.uint8), "extrapolated_targets": [1, 2]}
     yield Target("more.pickle", pickle.dumps(more, 2), pseudo_labeled)
-    binary = folder / "cifar"
-    binary.mkdir()
-    record = bytes(3 * 1024)
-    for name in (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"):
-        (binary / name).write_bytes(b"".join(bytes([n]) + record for n in range(10)))
-    content = (binary / "test_batch.bin").read_bytes()
-    yield Target("cifar/test_batch.bin", content, lambda p: cifar.read(cifar.CIFAR10, str(p.parent)))
+    yield from _cifar(folder)
     tiny = folder / "tiny"
     for name in ("train/n1/images", "val/images"):
         (tiny / name).mkdir(parents=True)
@@ -165,6 +171,30 @@ def _data_files(folder: Path) -> Iterator[Target]:
     for name, content in (("wnids.txt", b"n1\n"), ("val/val_annotations.txt", b"a.png\tn1\t0\t0\t1\t1\n")):
         (tiny / name).write_bytes(content)
         yield Target(f"tiny/{name}", content, lambda p: tiny_imagenet.read(str(tiny)))
+
+
+def _cifar(folder: Path) -> Iterator[Target]:
+    """CIFAR-10 in its three layouts, with ten images in each file."""
+    batches, labels = [f"data_batch_{n}" for n in range(1, 6)], list(range(10))
+    pixels = np.zeros((10, 3 * 1024), np.uint8)
+    strip = io.BytesIO()
+    Image.fromarray(np.zeros((10, 1024, 3), np.uint8)).save(strip, "PNG")
+    contents = {
+        ".bin": b"".join(bytes([n]) + pixels[n].tobytes() for n in labels),
+        "": pickle.dumps({"data": pixels, "labels": labels}, 2),
+        ".png": strip.getvalue(),
+    }
+    for suffix, content in contents.items():
+        where = folder / f"cifar{suffix}"
+        where.mkdir()
+        for name in (*batches, "test_batch"):
+            (where / f"{name}{suffix}").write_bytes(content)
+        (where / "train_lables.json").write_text(json.dumps(labels * 5))
+        (where / "test_lables.json").write_text(json.dumps(labels))
+        changed = [f"test_batch{suffix}", *["test_lables.json"] * (suffix == ".png")]
+        for name in changed:
+            whole = (where / name).read_bytes()
+            yield Target(f"{where.name}/{name}", whole, lambda p: cifar.read(cifar.CIFAR10, str(p.parent)))
 
 
 _ARRAYS = {"data": np.zeros((3, 5), np.uint8), b"labels": [1, 2, 3], "more": (1.5, "x")}

@@ -7,7 +7,7 @@ import pytest
 from hostile import fuzz
 from PIL import Image
 
-SEEDS = range(430)  # ten inputs of each kind
+SEEDS = range(470)  # ten inputs of each kind
 
 
 def test_every_reader_returns_a_value_or_refuses_in_one_line() -> None:
@@ -34,6 +34,11 @@ MUTANTS = {
         "lotnet.demo.server.Server.knows",
         lambda self, host: urlsplit(f"//{host}").hostname != "",
         ".request",
+    ),
+    "what a sentence quotes is not escaped": (
+        "lotnet.errors.printable",
+        lambda text, keep="": text,
+        "2.pickle",
     ),
 }
 

@@ -139,7 +139,9 @@ def test_damaged_or_foreign_proofs_are_made_again(shelf: Path, proved: list[str]
     smaller = json.loads(intact)
     smaller["bounds"] = dict.fromkeys(smaller["bounds"], (0.5).hex())
     foreign = {**other, "digest": cache._digest(other)}
-    for text in (intact[: len(intact) // 2], "", "[]", '{"digest": 1}', json.dumps(smaller), json.dumps(foreign)):
+    huge = intact.replace("0x1", "0x1p99999", 1)
+    texts = (intact[: len(intact) // 2], "", "[]", "[" * 10**5, '{"digest": 1}', huge)
+    for text in (*texts, json.dumps(smaller), json.dumps(foreign)):
         (copy / "proofs.json").write_text(text)
         proved.clear()
         assert lotnet.load("tiny").astype(torch.float64).proofs() == expected

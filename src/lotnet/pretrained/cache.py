@@ -59,7 +59,7 @@ def _prove(copy: Path, model: FrozenModel) -> Mapping[str, float]:
 
 def _read_proofs(copy: Path, model: FrozenModel) -> dict[str, float] | None:
     """The stored bounds; None if they are not there, not intact, or of another model."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         content = parse_json((copy / PROOFS).read_text())
         digest = content.pop("digest")
         proofs = {name: float.fromhex(text) for name, text in content["bounds"].items()}
