@@ -46,9 +46,9 @@ class TrainingStep:
                 dist.broadcast(tensor, src=0)
         self._flat = FlatGradients(model.parameters()) if parallel else None
         self._shared = SharedFactors(list(traced.items())) if parallel else None
-        # The means of Centering go over all processes, inside of the forward pass: that cannot be recorded.
-        alone = not (parallel and any(isinstance(module, Centering) for module in model.modules()))
-        record = config.trainer.cuda_graph and alone
+        # The means of Centering go over all processes, inside of the forward pass, which then cannot be recorded.
+        communicates = parallel and any(isinstance(module, Centering) for module in model.modules())
+        record = config.trainer.cuda_graph and not communicates
         self._recorded = CapturedGradients(self.gradients, model, measure_every=None) if record else None
 
     @property
