@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from trees import tree
 
 from lotnet import (
     Abs,
@@ -47,6 +48,7 @@ from lotnet import (
     MaxPool,
     Normalize,
     NormPool,
+    OrthogonalConv1d,
     OrthogonalConv2d,
     OrthogonalLinear,
     freeze,
@@ -100,7 +102,7 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
     lambda rng: rng.choice((AveragePool, MaxPool, InvertibleDownsampling))(2),
     lambda rng: ConvexResidual(OrthogonalConv2d(2, 2, 3), rng.uniform(0.1, 0.9)),
     lambda rng: nn.Sequential(nn.Flatten(), OrthogonalLinear(2 * 16, 3)),
-    lambda rng: OrthogonalConv2d(2, 4, rng.choice((2, 3)), groups=2),
+    lambda rng: OrthogonalConv2d(2, 4, rng.choice((2, 3)), groups=2, parametrization=rng.choice(("lot", "soc"))),
     lambda rng: OrthogonalConv2d(2, 2, 2, dilation=2, padding_mode=rng.choice(("zeros", "circular"))),
     lambda rng: rng.choice((GroupSort(2), FullSort(), Abs(0.5), nn.ReLU(), nn.LeakyReLU(0.3), nn.Hardtanh())),
     lambda rng: rng.choice((NormPool(2), GlobalAveragePool(), GlobalNormPool(), LayerCentering(2))),
@@ -111,17 +113,24 @@ LAYERS: list[Callable[[random.Random], nn.Module]] = [
 ]
 
 
+def _sequences(rng: random.Random) -> nn.Module:
+    kind, padding = rng.choice(("lot", "soc")), rng.choice(("zeros", "circular"))
+    return OrthogonalConv1d(2, 4, rng.choice((1, 2, 3)), rng.choice((1, 2)), padding_mode=padding, parametrization=kind)
+
+
 def _frozen(rng: random.Random) -> Folder:
-    side = 4
+    shape = (2, 4, 4)
     layers = [rng.choice(LAYERS)(rng)]
     if isinstance(layers[0], Normalize | Householder | MaxMin) and rng.random() < 0.5:
         layers.append(_convolution(rng))
-    model = freeze(nn.Sequential(*layers), (2, side, side), rng.choice((torch.float32, torch.float64)))
+    if rng.random() < 0.1:
+        shape, layers = (2, 8), [_sequences(rng)]
+    model = freeze(nn.Sequential(*layers), shape, rng.choice((torch.float32, torch.float64)))
     with tempfile.TemporaryDirectory() as folder:
         model.save(folder)
         stages = json.loads((Path(folder) / "config.json").read_text())["stages"]
     precision = str(model.precision).removeprefix("torch.")
-    return Folder(stages, dict(model.state_dict()), [2, side, side], precision)
+    return Folder(stages, dict(model.state_dict()), list(shape), precision)
 
 
 def _leaf(kind: str, settings: Description, tensors: dict[str, Tensor], shape: list[int]) -> Folder:
@@ -165,6 +174,15 @@ def _kernel(rng: random.Random) -> Folder:
     kernel = (kernel - kernel.transpose(0, 1).flip(2, 3)) * rng.choice((0.01, 0.3, 3.0))
     settings |= {"terms": rng.choice((0, 1, 2, 5, 12, 40, -1)), "out_channels": o + rng.choice((0, 0, 0, 1, -1))}
     return _leaf("series", settings, {"kernel": kernel, "bias": torch.randn(o)}, [i, height, width])
+
+
+def _tree(rng: random.Random) -> Folder:
+    """Any modules in any containers."""
+    shape = (rng.choice((1, 2, 4)), rng.choice((1, 2, 3, 4, 6)), rng.choice((1, 2, 4, 6)))
+    tensors: dict[str, Tensor] = {}
+    depths = rng.choice(((1,), (2,), (3,), (1, 0)))
+    stages = [tree(rng, shape, depth).describe(f"stages.{n}", tensors) for n, depth in enumerate(depths)]
+    return Folder(stages, tensors, list(shape), rng.choice(("float32", "float64")))
 
 
 # Changes.
@@ -254,7 +272,7 @@ CHANGES = (
 def folder(seed: int) -> Folder:
     rng = random.Random(seed)
     torch.manual_seed(seed)
-    made = rng.choice((_frozen, _spectrum, _kernel))(rng)
+    made = rng.choice((_frozen, _spectrum, _kernel, _tree))(rng)
     for _ in range(rng.choice((0, 1, 1, 2))):
         rng.choice(CHANGES)(rng, made)
     return made

@@ -90,6 +90,19 @@ def test_assemble_refuses_stages_that_do_not_fit_together() -> None:
         assemble([assemble([flatten, linear], (1, 3, 3), double)], (1, 3, 3), double)  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("kind", ["max_pool", "flatten", "from_row", "norm_pool"])
+def test_only_convolutions_lie_in_groups_and_dilations(kind: str) -> None:
+    """Their proof is about convolutions. A pool in a dilation has another output than the dilation declares."""
+    double, window = torch.float64, {"max_pool": {"size": 2}, "norm_pool": {"height": 1, "width": 1}}
+    phases = {"height": 1, "width": 4, "dilation": [1, 1], "shift": [0, 0], "circular": True}
+    for container, settings in (("grouped", {}), ("dilated", phases)):
+        inner = FROZEN[kind](double, window.get(kind, {}), {})
+        with pytest.raises(InputError, match="do not fit together"):
+            assemble([FROZEN[container](double, settings, {}, inner)], (1, 1, 4), double)
+        kernel = FROZEN["kernel"](double, KERNEL | {"height": 1}, {"bias": BIAS, "kernel": MATRIX})
+        assert assemble([FROZEN[container](double, settings, {}, kernel)], (1, 1, 4), double).is_intact()
+
+
 def test_a_folder_with_a_valid_checksum_is_refused_too(tmp_path: Path) -> None:
     """The unchanged folder loads, so this test notices if the forger's checksum goes out of date."""
     intact = next(seed for seed in range(100) if fuzz(range(seed, seed + 1))[0]["bounded"])
@@ -113,6 +126,7 @@ MUTANTS = {
     "ranges are not checked": (Between, "check", lambda self, value, name: value),
     "shapes are not compared": ("lotnet.frozen.base.solve", lambda declared, shapes, sizes: {"r": 1, "s": 1, **sizes}),
     "the reach of a kernel is not checked": (FROZEN["kernel"], "check_sizes", lambda self, sizes: None),
+    "anything may lie in a dilation": ("lotnet.frozen.direct_sum.FrozenDirectSum.fits", lambda self, shape: True),
 }
 
 

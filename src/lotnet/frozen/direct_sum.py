@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenContainer, ImageSize, NoSettings, Shape, Size
+from lotnet.frozen.convolution import FrozenConvolution
 from lotnet.linalg.roundoff import Upper
 from lotnet.operators import Phases
 from lotnet.records import Between, WrongType
@@ -31,6 +32,11 @@ class FrozenDirectSum(FrozenContainer):
     def _copies(self) -> int:
         """How many parts each stage acts on."""
         return 1
+
+    def fits(self, shape: Shape) -> bool:
+        """The proof is about convolutions. These keep the size of an image, which `Phases.join` relies on."""
+        convolutions = all(isinstance(part, FrozenConvolution | FrozenDirectSum) for part in self)
+        return super().fits(shape) and len(self.stages) > 0 and convolutions
 
     def _prove_lipschitz(self) -> Upper:
         return Upper(max(part.lipschitz_bound() for part in self))
@@ -63,7 +69,7 @@ class FrozenGrouped(FrozenDirectSum):
         return (sum(stage.output_shape(part)[0] for stage in self), *self._first().output_shape(part)[1:])
 
     def fits(self, shape: Shape) -> bool:
-        if not self.stages or not shape or shape[0] % len(self.stages):
+        if not super().fits(shape) or not shape or shape[0] % len(self.stages):
             return False
         part = self._part(shape)
         return all(stage.fits(part) for stage in self) and len({stage.output_shape(part)[1:] for stage in self}) == 1
