@@ -156,16 +156,16 @@ class FrozenModel(FrozenSequential):
             raise InputError("a frozen model can be widened to float64 only: freeze the model again for less precision")
         stages = [_build(_describe(stage), stage.state_dict(), "", dtype) for stage in self]
         model = FrozenModel(dtype, dict(self.settings), {}, *stages)
-        if self._of_float64 is not None and self._of_float64[0] == self.buffer_state():
+        if self._of_float64 is not None and self._of_float64[0] == model.checksum():
             model.adopt(self._of_float64[1])
         return model
 
-    _of_float64: tuple[Any, Mapping[str, float]] | None = None
-    """The state of the buffers, and the proofs of their float64 program."""
+    _of_float64: tuple[str, Mapping[str, float]] | None = None
+    """A checksum, and the proofs of the float64 program that has it."""
 
-    def adopt_for_float64(self, proofs: Mapping[str, float]) -> None:
-        """Take over proofs of `astype(torch.float64)`. They are forgotten when a buffer changes."""
-        self._of_float64 = (self.buffer_state(), dict(proofs))
+    def adopt_for_float64(self, checksum: str, proofs: Mapping[str, float]) -> None:
+        """Take over proofs of a float64 program with this checksum, for each `astype(torch.float64)` that has it, too."""
+        self._of_float64 = (checksum, dict(proofs))
 
     def save(self, folder: str | Path) -> None:
         """Write `model.safetensors` and `config.json` into `folder`, each atomically."""

@@ -45,7 +45,7 @@ def load_cached(folder: Path) -> FrozenModel:
         with suppress(InputError, OSError):
             make_folder(copy)
             frozen.save(copy)
-    frozen.adopt_for_float64(_read_proofs(copy, frozen) or _prove(copy, frozen))
+    frozen.adopt_for_float64(frozen.spec.checksum, _read_proofs(copy, frozen) or _prove(copy, frozen))
     return frozen
 
 
