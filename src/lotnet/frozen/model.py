@@ -164,7 +164,7 @@ class FrozenModel(FrozenSequential):
     """A checksum, and the proofs of the float64 program that has it."""
 
     def adopt_for_float64(self, checksum: str, proofs: Mapping[str, float]) -> None:
-        """Take over proofs of a float64 program with this checksum, for each `astype(torch.float64)` that has it, too."""
+        """Take over proofs of a float64 program with this checksum, for every `astype(torch.float64)` that has it."""
         self._of_float64 = (checksum, dict(proofs))
 
     def save(self, folder: str | Path) -> None:
