@@ -57,7 +57,7 @@ def round_levels(low: float, high: float, most: int) -> list[float]:
 
 
 def heading(name: str, width: int) -> str:
-    """Wrap a name, so that it does not run into the next panel."""
+    """Wrap a name, so that the path of a run does not run into the next panel."""
     return "\n".join(textwrap.wrap(name, width))
 
 

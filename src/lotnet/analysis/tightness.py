@@ -164,7 +164,7 @@ def draw(subjects: dict[str, Subject], found: dict[str, Tightness], common: str)
     for (source, stages), style in zip(lines.items(), looks, strict=True):
         left = [1.0, *(stages[n].left for n in shown if n < len(stages))]
         share = f"{found[source].share:.3f}"
-        label = f"{heading(subjects[source].name, 40)}: {share}" if len(lines) > 1 else share
+        label = f"{share} {heading(subjects[source].name, 40)}" if len(lines) > 1 else share
         axes.plot(left, range(len(left)), marker=style.marker, markersize=5, label=label, **line(style))
     axes.set_yticks(range(len(shown) + 1), ["logits", *(labels[n] if same else str(n + 1) for n in shown)])
     axes.tick_params(axis="y", labelsize=SMALL)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lotnet.data import public_name
 from lotnet.losses import LOSSES, Loss
-from lotnet.models import LipConvnet, LipWideNet, ModelConfig
+from lotnet.models import LipConvnet, LipResNet18, LipWideNet, ModelConfig
 
 Words = dict[str, str]
 """What a reader wants to know of a network, in the order in which it is said. Empty where nothing is unusual."""
@@ -40,7 +40,7 @@ def words(model: ModelConfig, loss: Loss) -> Words:
     return {
         "network": _network(model),
         "layer": layer(model.parametrization),
-        "loss": _LOSSES[loss_key(loss)],
+        "loss": _LOSSES.get(loss_key(loss), f"{loss_key(loss)} loss"),
         "head": "last-layer normalisation" if model.head == "lln" else "",
         "padding": "" if model.padding_mode == "zeros" else f"{model.padding_mode} padding",
         "residual": "no residual connections" if plain else "",
@@ -95,4 +95,4 @@ def _network(model: ModelConfig) -> str:
         return f"LipConvnet-{model.depth}" + ("" if usual else f" with {model.channels} channels")
     if isinstance(model, LipWideNet):
         return f"wide network, {model.depth} x {model.channels} channels"
-    return "ResNet-18"
+    return "ResNet-18" if isinstance(model, LipResNet18) else type(model).__name__
