@@ -54,6 +54,8 @@ def start(folder: Path, *arguments: str, at: int = 0, fault: str = "kill") -> St
     A fault is "kill", the name of an error that every such operation ends in, or "clock", which goes backwards.
     """
     output = tempfile.TemporaryDirectory()
+    for name in ("stdout", "stderr"):
+        Path(output.name, name).touch()
     process = _SERVER.Process(target=_run, args=(os.path.realpath(folder), at, fault, arguments, output.name))
     with _one_thread():
         process.start()
@@ -92,7 +94,7 @@ def _one_thread() -> Iterator[None]:
 
 def _run(folder: str, at: int, fault: str, arguments: tuple[str, ...], output: str) -> None:
     for stream, name in ((sys.stdout, "stdout"), (sys.stderr, "stderr")):
-        os.dup2(os.open(Path(output) / name, os.O_CREAT | os.O_WRONLY, 0o666), stream.fileno())
+        os.dup2(os.open(Path(output) / name, os.O_WRONLY), stream.fileno())
     seen = _disturb(folder, at, fault)
     if fault == "clock":
         _set_back_the_clock()

@@ -46,6 +46,8 @@ OUTSIDE: list[tuple[str, dict[str, Any], dict[str, torch.Tensor], str]] = [
     ("linear", {}, {"weight": torch.ones(1, 1), "bias": BIAS, "forward": BIAS}, "tensor 'forward' is unknown"),
     ("linear", {}, {"weight": torch.ones(1, 1).cfloat(), "bias": BIAS}, "weight must hold real floating-point numbers"),
     ("flatten", {}, {"bias": BIAS}, "tensor 'bias' is unknown"),
+    ("leaky_relu", {}, {"slope": BIAS * torch.nan}, "slope must hold numbers, not NaN"),
+    ("hardtanh", {}, {"low": torch.tensor(torch.nan), "high": torch.tensor(1.0)}, "low must hold numbers, not NaN"),
 ]
 
 

@@ -102,6 +102,8 @@ class FrozenModule(nn.Module, ABC):
         for name, tensor in tensors.items():
             if not tensor.is_floating_point():
                 raise WrongType(f"{name} must hold real floating-point numbers, not {tensor.dtype}")
+            if tensor.isnan().any():
+                raise WrongType(f"{name} must hold numbers, not NaN")
         letters = solve(self.TENSORS, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, self.sizes())
         self.check_sizes(letters)
         return letters
