@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "data",
         "layers",
+        "losses",
         "models",
         "orthogonalize",
         "pretrained",
