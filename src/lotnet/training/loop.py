@@ -31,6 +31,7 @@ from lotnet.training.background import Background
 from lotnet.training.display import Display
 from lotnet.training.evaluate import evaluate, reduce_over_processes
 from lotnet.training.initial import initialize
+from lotnet.training.last_layer import fit_last_layer
 from lotnet.training.launch import barrier_on_exit, cpu_threads, lock_on_rank_zero
 from lotnet.training.optim import learning_rate
 from lotnet.training.outlook import Outlook
@@ -64,6 +65,10 @@ def _train(
     torch.manual_seed(config.seed)
     model = config.model.build(image_spec(dataset))
     initial = initialize(model, run)
+    if initial is not None:
+        if fabric.is_global_zero:
+            console.print("fitting the new last layer to the features of the training images", highlight=False)
+        fit_last_layer(model, config.loss, split_training(config, dataset.train, held_out)[0], fabric.device)
     batches, validation = make_batches(config, dataset, fabric, held_out)
     outlook = Outlook(config, dataset, model, batches, validation)
     step = TrainingStep(config, model, next((validation or batches).epoch(0))[0][:1], fabric)

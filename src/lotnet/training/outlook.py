@@ -24,7 +24,6 @@ from lotnet.training.step import TrainingStep
 
 _MOST_STEPS = 5
 _LONG_ENOUGH = 2.0  # seconds after which no further step is measured
-_TOO_LONG = 10.0  # seconds after which, on a CPU, the first step is taken for the others
 
 
 @dataclass(frozen=True)
@@ -107,10 +106,8 @@ class Outlook:
         images, labels = next(batches)
         step = TrainingStep(self.config, model, images[:1], fabric)
         step.begin_epoch(resumed=False)
-        start = time.perf_counter()
-        float(step(images, labels, 0.0))  # allocates memory and, on a GPU, may compile kernels
-        first = time.perf_counter() - start
-        seconds = [first] if first > _TOO_LONG and not images.is_cuda else []
+        step(images, labels, 0.0)  # the first step allocates memory and may compile kernels
+        seconds: list[float] = []
         while len(seconds) < _MOST_STEPS and sum(seconds) < _LONG_ENOUGH:
             start = time.perf_counter()
             float(step(*next(batches), 0.0))  # reading the loss waits for the device
