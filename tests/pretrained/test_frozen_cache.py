@@ -1,6 +1,7 @@
 """Frozen copies of shipped models in the user's cache."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,20 @@ def test_another_packed_model_of_the_same_name_has_a_copy_of_its_own(shelf: Path
     packed.Packed(model.model, IMAGES, model.classes, "digits", other, {}).write(shelf / "tiny")
     assert lotnet.load("tiny").checksum() != before
     assert len(copies(tmp_path)) == 2
+
+
+def test_the_three_newest_copies_of_a_model_stay(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "cache" / "models" / f"tiny-two-{16 * 'a'}"
+    other.mkdir(parents=True)
+    versions = [16 * digit for digit in "1234"]
+    for age, version in enumerate(versions):
+        monkeypatch.setattr(cache, "_version", lambda folder, version=version: version)
+        lotnet.load("tiny")
+        os.utime(other.with_name(f"tiny-{version}"), (age, age))
+    assert {folder.name for folder in copies(tmp_path)} == {
+        other.name,
+        *(f"tiny-{version}" for version in versions[1:]),
+    }
 
 
 def test_an_unusable_cache_is_no_error(shelf: Path, unpacked: list[str], tmp_path: Path) -> None:

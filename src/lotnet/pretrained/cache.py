@@ -8,13 +8,15 @@ Invariants:
   copy replaced. So neither a damaged copy nor two processes that write at a time can change a model;
 * the Lipschitz bounds that were proved for the copy are stored beside it. They are used only with a model of the
   checksum that they were proved for, and if the file is intact. Otherwise they are proved again;
-* a change of the packed model, of lotnet's code or of the version of PyTorch leads to a new copy;
+* a change of the packed model, of lotnet's code or of the version of PyTorch leads to a new copy. The three newest
+  copies of a model stay, for environments that are used in turn;
 * where nothing can be written, models are frozen at each call, without an error.
 """
 
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +34,10 @@ from lotnet.records import parse_json
 PROOFS = "proofs.json"
 _CODE = ("frozen", "kernels", "layers", "linalg", "models", "operators", "parametrizations", "pretrained")
 """Packages that freezing and proofs depend on."""
+_DIGITS = 16
+"""Length of the version in a copy's name."""
+_COPIES = 3
+"""Copies of one model that are kept."""
 
 
 def load_cached(folder: Path) -> FrozenModel:
@@ -45,8 +51,17 @@ def load_cached(folder: Path) -> FrozenModel:
         with suppress(InputError, OSError):
             make_folder(copy)
             frozen.save(copy)
+            _sweep(copy)
     frozen.adopt_for_float64(frozen.spec.checksum, _read_proofs(copy, frozen) or _prove(copy, frozen))
     return frozen
+
+
+def _sweep(newest: Path) -> None:
+    """Remove old copies of a model. A process that is just reading one of them freezes the model again."""
+    copies = list(newest.parent.glob(newest.name[:-_DIGITS] + _DIGITS * "[0-9a-f]"))
+    copies.sort(key=lambda folder: (folder == newest, folder.stat().st_mtime), reverse=True)
+    for old in copies[_COPIES:]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _prove(copy: Path, model: FrozenModel) -> Mapping[str, float]:
@@ -81,4 +96,4 @@ def _version(folder: Path) -> str:
     source = Path(lotnet.__file__).parent
     for file in sorted(file for package in _CODE for file in (source / package).glob("*.py")):
         digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:_DIGITS]
