@@ -70,8 +70,8 @@ def _leaf(rng: random.Random, shape: Shape) -> Stage:
         (
             Stage("max_min"),
             Stage("flatten"),
-            Stage("to_row"),
-            Stage("from_row"),
+            Stage("to_column"),
+            Stage("from_column"),
             Stage("average_pool", {"size": 2}),
             Stage("max_pool", {"size": 2}),
             Stage("downsampling", {"stride": stride}),

@@ -92,7 +92,7 @@ def test_assemble_refuses_stages_that_do_not_fit_together() -> None:
         assemble([assemble([flatten, linear], (1, 3, 3), double)], (1, 3, 3), double)  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("kind", ["max_pool", "flatten", "from_row", "norm_pool"])
+@pytest.mark.parametrize("kind", ["max_pool", "flatten", "from_column", "norm_pool"])
 def test_only_convolutions_lie_in_groups_and_dilations(kind: str) -> None:
     """Their proof is about convolutions. A pool in a dilation has another output than the dilation declares."""
     double, window = torch.float64, {"max_pool": {"size": 2}, "norm_pool": {"height": 1, "width": 1}}
