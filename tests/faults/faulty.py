@@ -39,7 +39,8 @@ class Started:
 
     def finish(self, kill_after: float = 600) -> "subprocess.CompletedProcess[str]":
         """Wait for its end. It is killed after so many seconds, with the exit code -9."""
-        self._process.join(kill_after)
+        for _ in range(2):  # a pause of both processes that outlasts one wait is no hang
+            self._process.join(kill_after / 2)
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join()
