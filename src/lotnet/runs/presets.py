@@ -57,7 +57,7 @@ class Preset:
 
 
 PRESETS = {
-    "small": Preset(depth=5, work=40_000_000, batch_size=64, images_seen=150_000),
+    "small": Preset(depth=5, work=60_000_000, batch_size=64, images_seen=240_000),
     "medium": Preset(depth=10, work=400_000_000, batch_size=128, images_seen=1_000_000),
     "large": Preset(depth=20, work=10_000_000_000, batch_size=256, images_seen=3_000_000),
 }
