@@ -11,12 +11,14 @@ initial ones, with noise added to identity kernels; `ill-conditioned` ones are a
 First, Triton compiles the kernels of all networks, side by side. Then rows are measured, the most important ones first,
 and each is written as soon as it is measured. At last, networks that missed their ratio are profiled, and the report is
 written beside the numbers (`speed_report.py`). No group of rows is begun after `--seconds`: the same command goes on
-where it stopped, with the same GPU, PyTorch and commit. A group whose rows are compared is measured in one run.
+where it stopped, with the same GPU, PyTorch and commit. A group whose rows are compared is measured in one run. A group
+that fails, for example for lack of memory, is named in the report; the next call tries it again after all others.
 """
 
 import argparse
 import json
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -27,11 +29,14 @@ from typing import Any
 import torch
 
 import speed_report
+from lotnet.errors import InputError
 from lotnet.kernels import dispatch
 from profile_step import profile
 from speed_rows import BATCH, GOALS, KINDS, Bench, Group, Network, groups, step
 from timing import Timer
 
+_COMPILING = 120
+"""Most seconds that all networks' kernels are compiled for, before measuring begins."""
 TABLES = tuple(dict.fromkeys(group.table for group in groups()))
 
 
@@ -63,10 +68,16 @@ def main() -> None:
         if time.perf_counter() - started > options.seconds:
             break
         result[group.table] = [row for row in rows(result, group) if not belongs(row, group)]
-        for row in group.measure(bench):
-            result[group.table].append(row)
-            shown = (f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
-            print(f"{time.perf_counter() - started:4.0f} s {group.table}", *shown, flush=True)
+        result["failed"].pop(group.title, None)
+        try:
+            for row in group.measure(bench):
+                result[group.table].append(row)
+                shown = (f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+                print(f"{time.perf_counter() - started:4.0f} s {group.table}", *shown, flush=True)
+                write(options.out, result)
+        except (RuntimeError, AssertionError, InputError) as error:
+            result["failed"][group.title] = str(error).partition("\n")[0]
+            print(f"{time.perf_counter() - started:4.0f} s {group.title} failed: {error}", flush=True)
             write(options.out, result)
     for net, kind in missed(result):
         if f"{net.name}, {kind}" not in result["profiles"] and time.perf_counter() - started < options.seconds:
@@ -79,7 +90,7 @@ def main() -> None:
 
 
 def about(commit: str, bench: Bench) -> dict[str, Any]:
-    if not commit:
+    if not commit and shutil.which("git"):
         found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
         commit = found.stdout.strip()
     return {
@@ -95,11 +106,13 @@ def about(commit: str, bench: Bench) -> dict[str, Any]:
 def resumed(path: Path, about: dict[str, Any]) -> dict[str, Any]:
     """What was measured already, if it was with the same GPU, PyTorch and commit."""
     found = json.loads(path.read_text()) if path.is_file() else {}
-    return found if found.get("about") == about else {"about": about, "profiles": {}}
+    return found if found.get("about") == about else {"about": about, "profiles": {}, "failed": {}}
 
 
 def missing(result: dict[str, Any], tables: list[str]) -> list[Group]:
-    return [group for group in groups() if group.table in tables and not group.among(rows(result, group))]
+    """What is left to measure. Groups that failed come last, so that they do not stop the others again."""
+    left = [group for group in groups() if group.table in tables and not group.among(rows(result, group))]
+    return sorted(left, key=lambda group: group.title in result["failed"])
 
 
 def rows(result: dict[str, Any], group: Group) -> list[dict[str, Any]]:
@@ -125,8 +138,16 @@ def missed(result: dict[str, Any]) -> Iterator[tuple[Network, str]]:
 def compile_side_by_side(todo: list[Group]) -> None:
     """Fill Triton's cache: it compiles each kernel when it is first used, for minutes in all if one after another."""
     command = [sys.executable, __file__, "--compile-one"]
-    for process in [subprocess.Popen([*command, name]) for name in {group.network.name for group in todo}]:
-        process.wait()
+    compiling = {name: subprocess.Popen([*command, name]) for name in {group.network.name for group in todo}}
+    deadline = time.monotonic() + _COMPILING
+    for name, process in compiling.items():
+        try:
+            code = process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        if code:
+            print(f"the kernels of {name} are not compiled yet: exit code {code}", flush=True)
 
 
 def write(path: Path, result: dict[str, Any]) -> None:

@@ -45,6 +45,8 @@ def main(path: Path) -> None:
     missing = [table for table in TABLES if not measured.get(table)]
     if missing:
         lines += [f"Not measured in this run: {', '.join(missing)}.", ""]
+    for title, reason in measured.get("failed", {}).items():
+        lines += [f"Failed: {title} ({reason}).", ""]
     path.with_suffix(".md").write_text("\n".join(lines))
     with suppress(ImportError):  # the tables are complete without the plot, which needs matplotlib
         path.with_suffix(".png").write_bytes(draw(measured))

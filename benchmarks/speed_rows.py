@@ -93,6 +93,12 @@ class Group:
     network: Network
     rows: list[tuple[Row, Callable[[Bench], Row]]]
 
+    @property
+    def title(self) -> str:
+        """No other group has the same."""
+        first, _ = self.rows[0]
+        return ", ".join(map(str, (self.table, self.network.name, *first.values())))
+
     def measure(self, bench: Bench) -> Iterator[Row]:
         for name, measure in self.rows:
             yield {"network": self.network.name} | name | measure(bench)

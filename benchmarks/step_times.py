@@ -18,6 +18,7 @@ import torch
 import yaml
 
 from lotnet.config import RunConfig
+from lotnet.errors import InputError
 from lotnet.runs.data import image_spec, load_data
 from lotnet.training.launch import make_fabric
 from lotnet.training.loop import make_batches
@@ -84,7 +85,7 @@ def measure(entry: Entry, device: str, seconds: float) -> int | None:
     config = RunConfig.from_recipe(settings.pop("config"), settings)
     try:
         found = cost(config, device)
-    except RuntimeError as error:
+    except (RuntimeError, InputError) as error:  # a step that cannot be recorded raises the second
         print(f"{entry.name:44} failed: {str(error).splitlines()[0]}", flush=True)
         return None
     finally:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+_FEWEST_CALLS = 3  # that warm up
+
 
 @dataclass(frozen=True)
 class Timer:
@@ -14,12 +16,14 @@ class Timer:
 
     device: torch.device
     repeats: int = 15
-    warm_up: int = 3
+    warm_up: float = 0.2
+    """Seconds of calls before the first that counts, which a GPU needs to reach its clock rate; 0 for none."""
 
     def ms(self, call: Callable[[], object]) -> float:
         """Median of the milliseconds of a call, after some that warm up."""
-        for _ in range(self.warm_up):
-            call()
+        spent, calls = 0.0, 0
+        while self.warm_up and (spent < self.warm_up or calls < _FEWEST_CALLS):
+            spent, calls = spent + self._once(call) / 1e3, calls + 1
         return statistics.median(self._once(call) for _ in range(self.repeats))
 
     def _once(self, call: Callable[[], object]) -> float:

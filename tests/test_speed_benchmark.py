@@ -6,9 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+import gpu
 from gpu import resumed
 from sections import write_section
-from speed_rows import GOALS
+from speed_rows import GOALS, WIDE, Bench, Group, Row, groups
 
 GPU = Path(__file__).parents[1] / "benchmarks" / "gpu.py"
 
@@ -57,3 +60,33 @@ def test_a_page_keeps_its_other_sections(tmp_path: Path) -> None:
     write_section(page, "Second", "two")
     write_section(page, "First", "three\n\n### part\n")
     assert page.read_text() == "# Page\n\n## First\n\nthree\n\n### part\n\n## Second\n\ntwo\n"
+
+
+def test_a_group_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_memory(bench: Bench) -> Row:
+        raise RuntimeError("CUDA out of memory\nmore")
+
+    def measured(bench: Bench) -> Row:
+        return {"ms": 1.0}
+
+    table = [
+        Group("own", WIDE[0], [({"kind": "a"}, out_of_memory)]),
+        Group("own", WIDE[1], [({"kind": "b"}, measured)]),
+    ]
+    out = tmp_path / "speed.json"
+    monkeypatch.setattr(gpu, "groups", lambda: iter(table))
+    monkeypatch.setattr(gpu.speed_report, "main", lambda path: None)
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--trial", "--commit", "abc", "--tables", "own", "--out", str(out)])
+    monkeypatch.setattr(gpu.dispatch, "products_are_cheap", gpu.dispatch.products_are_cheap)  # a trial replaces it
+    gpu.main()
+    found = json.loads(out.read_text())
+    assert [row["kind"] for row in found["own"]] == ["b"]
+    assert found["failed"] == {"own, LipConvnet-5, 32 channels, a": "CUDA out of memory"}
+    assert [group.title for group in gpu.missing(found, ["own"])] == list(found["failed"]), "to be tried again"
+    table.append(Group("own", WIDE[2], [({"kind": "c"}, measured)]))
+    assert [group.rows[0][0]["kind"] for group in gpu.missing(found, ["own"])] == ["c", "a"], "after the others"
+
+
+def test_groups_have_different_titles() -> None:
+    titles = [group.title for group in groups()]
+    assert len(set(titles)) == len(titles)

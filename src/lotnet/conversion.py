@@ -181,10 +181,9 @@ class _Conversion:
             padding_mode=module.padding_mode,
             parametrization=self.parametrization,
         )
-        inner = layer.column if isinstance(layer, OrthogonalConv1d) else layer.transposed if transposed else layer
-        kept = inner.weight.numel() == kernel.numel()
+        kept = layer.weight.numel() == kernel.numel()
         if kept:
-            inner.weight.copy_(kernel.view_as(inner.weight))
+            layer.weight.copy_(kernel.view_as(layer.weight))
         return layer, "kernel kept" if kept else "new kernel"
 
     def _check_strides(self, module: Any, name: str) -> None:
@@ -204,10 +203,9 @@ class _Conversion:
             layer = NormalizedLinear(features, module.out_features, bias=bias)
         else:
             layer = OrthogonalLinear(features, module.out_features, bias, parametrization=self.parametrization)
-        weight = layer.weight if isinstance(layer, NormalizedLinear) else layer.pixel.weight
-        kept = self.plain in (None, self.shape) and weight.numel() == module.weight.numel()
+        kept = self.plain in (None, self.shape) and layer.weight.numel() == module.weight.numel()
         if kept:
-            weight.copy_(module.weight.view_as(weight))
+            layer.weight.copy_(module.weight.view_as(layer.weight))
         return layer, "kernel kept" if kept else "new kernel"
 
     def activation(self, module: nn.ReLU, name: str) -> Made:

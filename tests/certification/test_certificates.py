@@ -157,7 +157,7 @@ def test_classes_with_equal_rows_have_no_boundary() -> None:
 def test_logits_too_coarse_to_tell_apart_are_not_certified(offset: float) -> None:
     model = network()
     with torch.no_grad():
-        model[-1].pixel.bias.add_(offset)
+        model[-1].bias.add_(offset)
     radii = certify(freeze(model, 6), images()).radii
     limit = 1e-14 * offset * 145  # below this the rounding of the last layer decides
     assert (radii["float"][radii["plain"] < limit] == 0).all()
@@ -168,7 +168,7 @@ def test_weights_that_overflow_give_radius_zero() -> None:
     head = nn.Sequential(OrthogonalLinear(144, 144), OrthogonalLinear(144, 10))
     model = network(head=head).double()
     with torch.no_grad():
-        head[0].pixel.bias.fill_(1e308)
+        head[0].bias.fill_(1e308)
     found = certify(freeze(model, 6, torch.float64), images())
     assert (found.radii["float"] == 0).all() and (found.radii["real"] == 0).all()
 

@@ -45,6 +45,19 @@ def test_an_override_wins_at_any_position() -> None:
     assert config_of("--seed", "1", "--seed", "2").seed == 2  # the later of two wins
 
 
+def test_dashes_and_underscores_mean_the_same() -> None:
+    assert config_of("--trainer.batch-size", "32", "--data.name=digits") == config_of("--trainer.batch_size=32")
+    options, config, _ = train.read_arguments(["--print_model", "--trainer.checkpoint-every=7"])
+    assert options.print_model and config.trainer.checkpoint_every == 7
+    parser = Parser("lotnet verb")
+    parser.add_argument("--batch_size", type=int, default=1)
+    parser.add_argument("names", nargs="*")
+    assert parser.read(["--batch-size", "3"]).batch_size == parser.read(["--batch_size=3"]).batch_size == 3
+    assert parser.read(["--", "--batch-size"]).names == ["--batch-size"], "not an option"
+    with pytest.raises(InputError, match=r"does not know --batch-sizes: did you mean --batch_size\?"):
+        parser.read(["--batch-sizes", "3"])
+
+
 def test_changing_the_kind_keeps_the_settings_that_both_kinds_have() -> None:
     config = config_of("--config", "cifar10/creg-hh", "--model.kind", "lipresnet18", "--loss.kind", "emma")
     assert config.model.activation == "hh1"

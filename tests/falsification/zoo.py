@@ -105,7 +105,7 @@ def _balanced(rows: Tensor, features: Tensor, offset: float, rng: random.Random,
     orthonormal = bool((rows @ rows.T - torch.eye(classes, dtype=torch.float64)).norm() < 1e-8)
     head = (OrthogonalLinear if orthonormal else NormalizedLinear)(size, classes).double()
     with torch.no_grad():
-        weight, bias = (head.pixel.weight, head.pixel.bias) if orthonormal else (head.weight, head.bias)
+        weight, bias = head.weight, head.bias
         weight.copy_(rows.view_as(weight))
         logits = head.eval()(features)[0]
         behind = torch.tensor([0.0, 0.0, *(rng.uniform(0.2, 1) for _ in range(classes - 2))], dtype=torch.float64)

@@ -7,7 +7,14 @@ from convolution_cases import GRID, Case, sample
 from layer_cases import dense, randomize
 from torch import nn
 
-from lotnet import OrthogonalConv2d, freeze, orthogonalized
+from lotnet import (
+    OrthogonalConv1d,
+    OrthogonalConv2d,
+    OrthogonalConvTranspose2d,
+    OrthogonalLinear,
+    freeze,
+    orthogonalized,
+)
 from lotnet.errors import InputError
 from lotnet.parametrizations import PARAMETRIZATIONS
 from lotnet.parametrizations.base import KernelSize, sides
@@ -151,3 +158,15 @@ def test_images_that_do_not_fit_are_refused() -> None:
     for x in (torch.zeros(1, 4, 6, 6, dtype=torch.int64), torch.zeros(1, 4, 6, 6, dtype=torch.complex64)):
         with pytest.raises(InputError, match=r"layers take floating-point numbers, not torch\.\w+: "):
             layer(x)
+
+
+LAYERS = (OrthogonalConv2d, OrthogonalConv1d, OrthogonalConvTranspose2d, OrthogonalLinear)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_weight_and_bias_are_the_parameters_themselves(kind: type[nn.Module], bias: bool) -> None:
+    layer = kind(6, 4, bias=bias) if kind is OrthogonalLinear else kind(6, 4, 3, bias=bias)
+    assert {id(p) for p in layer.parameters()} == {id(p) for p in (layer.weight, layer.bias) if p is not None}
+    assert layer.weight.shape[:2] == ((6, 4) if kind is OrthogonalConvTranspose2d else (4, 6)), "as in PyTorch"
+    assert (layer.bias is not None) == bias

@@ -32,7 +32,7 @@ def test_orthonormal_on_the_short_side(name: str, sizes: tuple[int, int]) -> Non
 
 def test_lot_is_the_nearest_orthogonal_matrix() -> None:
     layer = randomize(OrthogonalLinear(6, 4).double()).eval()
-    u, _, vh = torch.linalg.svd(layer.pixel.weight.detach().flatten(1), full_matrices=False)
+    u, _, vh = torch.linalg.svd(layer.weight.detach().flatten(1), full_matrices=False)
     assert torch.allclose(matrix(layer, 6), u @ vh, atol=1e-10)
 
 

@@ -14,12 +14,12 @@ from torch import nn
 from lotnet.cli.main import main
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
+from lotnet.training.average import WeightAverage
 from lotnet.training.launch import cpu_threads
 from lotnet.training.poll import poll_stop_and_loss, steps_between_polls
 from lotnet.training.rng import random_states, set_random_states
 from lotnet.training.signals import StopRequest
 from lotnet.training.state import TrainingState
-from lotnet.training.step import averaged
 from runs import TINY, assert_same, finish, start
 
 ALONE: Any = SimpleNamespace(device=torch.device("cpu"), world_size=1)
@@ -74,16 +74,16 @@ def test_the_weight_average_has_the_bits_of_lerp_and_copies_buffers() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(7, 5), nn.BatchNorm1d(5))
     expected = [p.detach().clone() for p in model.parameters()]
-    average = averaged(model, 0.9)
+    average = WeightAverage(model, 0.9)
     for _ in range(3):
         with torch.no_grad():
             for tensor in [*model.parameters(), model[1].running_mean]:
                 tensor.add_(torch.randn_like(tensor))
             for mean, parameter in zip(expected, model.parameters(), strict=True):
                 mean.lerp_(parameter, 1 - 0.9)
-        average.update_parameters(model)
-    assert all(torch.equal(a, b) for a, b in zip(average.module.parameters(), expected, strict=True))
-    assert torch.equal(average.module[1].running_mean, model[1].running_mean)
+        average.update(model)
+    assert all(torch.equal(a, b) for a, b in zip(average.model.parameters(), expected, strict=True))
+    assert torch.equal(average.model[1].running_mean, model[1].running_mean)
 
 
 def test_random_states_are_restored() -> None:

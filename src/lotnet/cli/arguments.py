@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import re
 from argparse import SUPPRESS, Action
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import docstring_parser
@@ -96,13 +96,27 @@ class Parser(ArgumentParser):
         """All options as they are written, for instance `--out`."""
         return [option for action in self._actions for option in action.option_strings]
 
+    def own_spelling(self, option: str) -> str:
+        """The option as this parser spells it, if only dashes and underscores differ. Both spellings are accepted."""
+        same = (own for own in self.options() if own.replace("-", "_") == option.replace("-", "_"))
+        return next(same, option)
+
     def read(self, arguments: list[str]) -> Namespace:
         """Parse the command line. Returns typed values, with defaults where no value was given."""
-        parsed = self.parse_args(arguments)
+        parsed = self.parse_args(list(self._in_own_spelling(arguments)))
         for action in self._actions:  # jsonargparse accepts null for every option that may be left out
             if action.default not in (None, SUPPRESS) and parsed[action.dest] is None:
                 raise InputError(f"{self.prog}: {action.dest} cannot be null: give a value or leave it out")
         return parsed
+
+    def _in_own_spelling(self, arguments: list[str]) -> Iterator[str]:
+        words = iter(arguments)
+        for word in words:
+            if word == "--":  # what follows are no options
+                yield from (word, *words)
+                return
+            option, equals, value = word.partition("=")
+            yield self.own_spelling(option) + equals + value if word.startswith("--") else word
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise InputError(self._sentence(message)) from None

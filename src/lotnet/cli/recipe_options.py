@@ -100,16 +100,22 @@ def parse(parser: Parser, arguments: list[str]) -> CommandLine:
         word = words.pop(0)
         option, equals, value = word.partition("=")
         if option.startswith("--"):
+            option = parser.own_spelling(option)
             names.append(option)
         if option in own or not option.startswith("--") or option == "--":
             kept.append(word)
         elif equals:
-            given[option[2:]] = value
+            given[_setting(option)] = value
         else:
-            given[option[2:]] = words.pop(0) if words and not words[0].startswith("--") else None
+            given[_setting(option)] = words.pop(0) if words and not words[0].startswith("--") else None
     asks_for_help = any(word in _HELP for word in kept)
     options = parser.read([word for word in kept if word not in _HELP])
     return CommandLine(parser, options, given, tuple(names), asks_for_help)
+
+
+def _setting(option: str) -> str:
+    """The setting that an option names: no setting has a dash."""
+    return option[2:].replace("-", "_")
 
 
 def add_recipe_options(parser: Parser, out: str = "Run directory; by default runs/RECIPE-N.") -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lotnet.errors import InputError
 from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
@@ -63,6 +63,15 @@ class OrthogonalConv1d(LipschitzLayer):
         self.column = OrthogonalConv2d(
             in_channels, out_channels, groups=groups, bias=bias, parametrization=parametrization, **sizes
         )
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """The free kernel, as that of a convolution of one column (o, i/groups, k, 1)."""
+        return self.column.weight
+
+    @property
+    def bias(self) -> nn.Parameter | None:
+        return self.column.bias
 
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))

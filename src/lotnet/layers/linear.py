@@ -42,6 +42,15 @@ class OrthogonalLinear(LipschitzLayer):
         self.pixel = OrthogonalConv2d(in_features, out_features, 1, bias=bias, parametrization=parametrization)
         place(self, device, dtype)
 
+    @property
+    def weight(self) -> nn.Parameter:
+        """The free kernel, as that of a convolution of one pixel (o, i, 1, 1)."""
+        return self.pixel.weight
+
+    @property
+    def bias(self) -> nn.Parameter | None:
+        return self.pixel.bias
+
     def forward(self, x: Tensor) -> Tensor:
         _check(x, self.in_features)
         return self.pixel(x[:, :, None, None])[:, :, 0, 0]

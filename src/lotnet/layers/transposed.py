@@ -70,6 +70,11 @@ class OrthogonalConvTranspose2d(LipschitzLayer):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         place(self, device, dtype)
 
+    @property
+    def weight(self) -> nn.Parameter:
+        """The free kernel. Without a stride its shape is that of `nn.ConvTranspose2d`, (i, o/groups, k, k)."""
+        return self.transposed.weight
+
     def forward(self, x: Tensor) -> Tensor:
         self._check(tuple(x.shape))
         with torch.autocast(x.device.type, enabled=False):

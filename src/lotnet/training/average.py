@@ -1,10 +1,30 @@
-"""The average of gradients over processes, as one message."""
+"""Averages: of the weights over the steps, and of the gradients over processes."""
 
+import copy
 from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+
+class WeightAverage:
+    """Exponential moving average of the weights of a model, which starts at its current weights. Buffers are copied.
+
+    PyTorch's `AveragedModel` computes the same. It counts its updates on the CPU and copies that number to the GPU in
+    each, which waits for the GPU.
+    """
+
+    def __init__(self, model: nn.Sequential, decay: float) -> None:
+        self.model = copy.deepcopy(model)
+        self._update = get_ema_multi_avg_fn(decay)
+
+    @torch.no_grad()
+    def update(self, model: nn.Sequential) -> None:
+        self._update(list(self.model.parameters()), list(model.parameters()), 0)  # the number is not used
+        for mine, theirs in zip(self.model.buffers(), model.buffers(), strict=True):
+            mine.copy_(theirs)
 
 
 class FlatGradients:

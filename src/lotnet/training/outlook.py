@@ -2,6 +2,7 @@
 
 import copy
 import datetime
+import gc
 import time
 from dataclasses import dataclass
 from itertools import chain, count
@@ -113,6 +114,8 @@ class Outlook:
             float(step(*next(batches), 0.0))  # reading the loss waits for the device
             seconds.append(time.perf_counter() - start)
         found = Pace(sorted(seconds)[len(seconds) // 2], self._validation_seconds(model))
+        del step
+        gc.collect()  # its recorded graph holds GPU memory, and refers to the step that refers to it
         set_random_states(states, fabric.device)
         return found
 

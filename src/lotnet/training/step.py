@@ -6,7 +6,6 @@ import torch
 import torch.distributed as dist
 from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lotnet.certification.plain import pairwise_constants, pixel_lipschitz
 from lotnet.config import RunConfig
@@ -18,7 +17,7 @@ from lotnet.orthogonalize.captured import Action, run
 from lotnet.orthogonalize.grouping import joint_operators, largest_singular_value
 from lotnet.orthogonalize.sharing import SharedFactors
 from lotnet.runs.checkpoint import add_prefix, optimizer_tensors, restore_optimizer, strip_prefix
-from lotnet.training.average import FlatGradients
+from lotnet.training.average import FlatGradients, WeightAverage
 from lotnet.training.optim import learning_rate, make_optimizer
 from lotnet.training.precision import arithmetic
 
@@ -36,7 +35,7 @@ class TrainingStep:
         self._tf32 = config.trainer.precision == "tf32"
         self._optimizer = make_optimizer(config.optimizer, model)
         self._lipschitz = pixel_lipschitz(model)
-        self._average = averaged(model, config.trainer.ema) if config.trainer.ema else None
+        self._average = WeightAverage(model, config.trainer.ema) if config.trainer.ema else None
         self._layers = orthogonal_layers(model)
         traced = trace_geometries(model, example)
         self._in_batches = [layer for layer in traced.items() if schedules.in_batches(layer[0])]
@@ -54,10 +53,7 @@ class TrainingStep:
     @property
     def evaluated(self) -> nn.Sequential:
         """The model that is evaluated and saved: the average of the weights if there is one, otherwise `model`."""
-        if self._average is None:
-            return self.model
-        assert isinstance(self._average.module, nn.Sequential)
-        return self._average.module
+        return self.model if self._average is None else self._average.model
 
     def begin_epoch(self, resumed: bool) -> None:
         """Switch to training mode, and measure LOT's kernels. A resumed epoch keeps the schedules it had."""
@@ -89,7 +85,7 @@ class TrainingStep:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self._config.optimizer.clip)
             self._optimizer.step()
             if self._average is not None:
-                self._average.update_parameters(self.model)
+                self._average.update(self.model)
         return loss
 
     def gradients(self, images: Tensor, labels: Tensor, progress: float | Tensor) -> Generator[Action, None, Tensor]:
@@ -141,10 +137,3 @@ class TrainingStep:
             schedules.restore(self._in_batches, stored["lower_ends"])
         elif "lengths" in stored:
             schedules.restore_lengths(self._in_batches, stored["lengths"])
-
-
-def averaged(model: nn.Module, decay: float) -> AveragedModel:
-    """Make the exponential moving average of the weights, which starts at the current weights. Buffers are copied."""
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    average.n_averaged += 1  # without this, the first update would replace the initial weights
-    return average
