@@ -6,7 +6,6 @@ Figures are drawn by benchmarks/paper_figure.py, and shown where they are in the
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from lotnet.config import RunConfig
 from lotnet.files import atomic_write
 from lotnet.paper.comparisons import SelfTrained, ablations, paper_gain, repeated, selftrained
 from lotnet.paper.results import Result, load_all, measured, title
@@ -168,7 +167,7 @@ def _left_out(found: list[SelfTrained]) -> str:
 
 def _network(result: Result) -> str:
     """Its title without the number of epochs."""
-    config = RunConfig.from_dict(result.config, result.name)
+    config = result.run_config
     return joined(words(config.model, config.loss))
 
 
