@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lotnet.attacks import PGD_LINF, AttackLoss
+from lotnet.attacks import LINF_RADIUS, PGD_LINF, AttackLoss
 from lotnet.certification.audit import AuditRow
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary
@@ -173,9 +173,9 @@ def _linf(run: Run, certification: Certification) -> LInfResult | None:
     if not path.exists():
         return None
     found = read_linf(path)
-    measured = (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size)
-    paper = (certification.checksum, certification.summary.images, certification.split, 8 / 255, 50, PGD_LINF.step_size)
-    if measured != paper:
+    images = (certification.checksum, certification.summary.images, certification.split)
+    attack = (LINF_RADIUS, PGD_LINF.steps, PGD_LINF.step_size)
+    if (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size) != (*images, *attack):
         return None
     return LInfResult(**{item.name: getattr(found, item.name) for item in fields(LInfResult)})
 
