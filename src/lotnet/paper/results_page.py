@@ -15,7 +15,7 @@ from lotnet.paper.titles import DATA, data_title, joined, words
 COLUMNS = ACCURACIES | {"pgd_linf": "attacked, l-infinity 8/255"}
 _HEADINGS = " | ".join(ACCURACIES.values())
 _RULE = "|---" * len(ACCURACIES) + "|"
-_OTHER_IMAGES = "The paper's 500,000 unlabeled images are not to be had; ours are those of the table on self-training."
+_OTHER_IMAGES = "The paper's 500,000 unlabeled images are not available; ours are those of the table on self-training."
 NOTES = {
     "pgd-linf-8-255": "The paper does not define its attack, so its figures and ours cannot be compared (see below).",
     "ssl-crhh": _OTHER_IMAGES,
