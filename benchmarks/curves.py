@@ -11,9 +11,10 @@ from typing import Any
 from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png
 from lotnet.certification.plain import RADII, in_255ths
 from lotnet.config import RunConfig
+from lotnet.config.settings import kind_of
 from lotnet.palette import Style, styles
 from lotnet.paper import results
-from lotnet.paper.titles import data_title, loss_key
+from lotnet.paper.titles import data_title
 from lotnet.report.tables import PAPER
 
 END = 1.0
@@ -54,7 +55,7 @@ def named(names: list[str], folder: Path) -> list[results.Result]:
 def looks(found: list[results.Result]) -> list[tuple[results.Result, Style]]:
     """Each result with the style of its line."""
     configs = [RunConfig.from_dict(result.config, result.name) for result in found]
-    chosen = styles([(config.model.parametrization, loss_key(config.loss)) for config in configs])
+    chosen = styles([(config.model.parametrization, kind_of(config.loss)) for config in configs])
     return list(zip(found, chosen, strict=True))
 
 

@@ -44,11 +44,11 @@ def main() -> None:
     for name in ("literal", "lot"):
         overrides = {"model.parametrization": name, "trainer.epochs": options.epochs}
         config = RunConfig.from_recipe(options.config, overrides)
-        session = start(config, RunFolder(options.out / name, overwrite=True), options.device)
-        session.train(Console(stderr=True))
-        test = session.test_accuracy()
+        ready = start(config, RunFolder(options.out / name, overwrite=True), options.device)
+        ready.train(Console(stderr=True))
+        test = ready.test_accuracy()
         print(f"{name:8} clean {test.clean:.2%}", *(f"{r} {x:.2%}" for r, x in test.by_name().items()))
-        values = [record.largest_singular_value for record in session.run.metrics()]
+        values = [record.largest_singular_value for record in ready.run.metrics()]
         if known := [value for value in values if value is not None]:  # a GPU measures them after each epoch
             print(f"{'':8} largest singular value in training {max(known):.6f}")
 

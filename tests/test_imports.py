@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "certification": {"linalg", "frozen", "layers"},
     "attacks": {"frozen", "losses", "certification"},
     "prediction": {"frozen", "certification", "data"},
-    "pretrained": {"certification", "data", "frozen", "layers", "models", "runs"},
+    "pretrained": {"certification", "config", "data", "frozen", "layers", "models", "runs"},
     "demo": {"frozen", "certification", "data", "attacks", "prediction"},
     "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},

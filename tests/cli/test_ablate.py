@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from lotnet.cli.main import main
+from lotnet.cli.verbs.ablate import read_arguments
+from lotnet.paper.ablation_runs import make_variants
 from lotnet.paper.ablations import ABLATIONS
 
 SMALL = ["--epochs=1", "--limit=60", "--model.channels=4", "--model.depth=5", "--trainer.batch_size=32"]
@@ -40,12 +43,18 @@ def test_the_list_of_ablations_and_bad_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    recipe = tmp_path / "tuned.yaml"
+    recipe.write_text("data: {name: cifar10}\ninit: lipconvnet5-cifar10\n")
     assert main(["ablate"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ABLATIONS)
     for arguments, words in (
         (["residul"], "did you mean residual?"),
         (["residual", "--model.residual=true"], "leave --model.residual out"),
+        (["steps", "--model.options.condition=3"], "leave --model.options.condition out"),
+        (["steps", "--model.options={condition: 3}"], "leave condition out of --model.options, or"),
+        (["padding", "--init", "lipconvnet5-cifar10"], "from random weights: leave --init out"),
+        (["padding", "--config", "tuned.yaml"], "tuned.yaml starts from another model"),
         (["padding", "--model.parametrization=eco"], "variant circular cannot work on digits: ECO with circular"),
         (["start", "--trainer.devices=2"], "in one process"),
         (["start", "--epochs=0"], "at least 1"),
@@ -55,4 +64,23 @@ def test_the_list_of_ablations_and_bad_input(
         assert main(["ablate", *arguments]) == 2
         sentence = capsys.readouterr().err
         assert words in sentence and sentence.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []  # no run was started
+    assert list(tmp_path.iterdir()) == [recipe]  # no run was started
+
+
+def test_options_of_the_layer_are_kept_beside_those_of_the_variants() -> None:
+    for tolerance in (["--model.options.tolerance", "1e-3"], ["--model.options={tolerance: 1e-3}"]):
+        _, settings, _ = read_arguments(["steps", *tolerance])
+        options = [variant.config.model.options for variant in make_variants(settings, ABLATIONS["steps"])]
+        assert options == [{"tolerance": 1e-3, "condition": condition} for condition in (2, 10, 100, 1000)]
+
+
+def test_a_preset_keeps_the_depth_of_the_ablation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the depth 5 of the preset, there would be no residual connections to leave out."""
+    monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "cache"))
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for n in range(20):
+            Image.new("L", (8, 8), n).save(tmp_path / "images" / name / f"{n}.png")
+    data = ["--data.name", f"folder:{tmp_path / 'images'}", "--preset=small", "--device=cpu"]
+    _, settings, _ = read_arguments(["residual", *data])
+    assert (settings.values["model.depth"], settings.values["trainer.batch_size"]) == (20, 4)

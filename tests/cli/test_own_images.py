@@ -158,6 +158,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("LOTNET_DATA", str(root / "cache"))
         write_images(root / "private" / "shapes" / "train")
         write_images(root / "private" / "shapes" / "test", count=3)
+        write_images(root / "private" / "shapes" / "val", count=1)
         shutil.copy(root / "private/shapes/train/left/07.png", root / "private/shapes/test/left/07.png")
         shutil.rmtree(root / "private/shapes/test/right")
         for n in range(15):
@@ -172,6 +173,15 @@ NOTES = [
     "1 class has no test images: right",
     "4 of 4 test images (100.0%) are also training images, pixel by pixel: accuracies are too high",
 ]
+
+
+def test_a_folder_that_is_not_read_is_noted_before_the_first_step(finished: Path, tmp_path: Path, capsys) -> None:
+    """Only there: no other command could take it for a part of the data."""
+    assert train(finished / "private" / "shapes", tmp_path / "run") == 0
+    said, lines = capsys.readouterr(), []
+    for line in (said.err + said.out).splitlines():
+        lines += [line.split(maxsplit=1)[1]] if line.startswith("note ") else []
+    assert lines == ["the folder val beside train and test is not part of the data set", *NOTES]
 
 
 def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypatch, capsys) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from toy_data import random_split
 
-from lotnet.data import Dataset, Split, findings
+from lotnet.data import Dataset, Split, findings, folder_findings
 from lotnet.data.findings import duplicates
 
 
@@ -30,3 +30,22 @@ def test_duplicates_are_counted_in_the_test_images_whatever_their_label():
     images[2, 0, 0, 0] ^= 1  # nearly the same is not the same
     labels = torch.zeros(6, dtype=torch.int64)
     assert duplicates(Dataset("toy", train, Split(images, labels), ("a", "b"))) == 2
+
+
+def test_folders_that_are_not_read_are_named(image_folder):
+    root = image_folder({"train/a": 2, "train/b": 2, "test/a": 1, "test/b": 1})
+    for name in ("labels", ".thumbnails", "empty"):
+        (root / name).mkdir()
+    (root / "labels" / "a.txt").touch()
+    (root / ".thumbnails" / "a.png").touch()
+    (root / "test" / "a" / "notes").mkdir()
+    assert folder_findings(f"folder:{root}") == []
+    (root / "val" / "a").mkdir(parents=True)
+    (root / "val" / "a" / "0.JPG").touch()
+    assert folder_findings(f"folder:{root}") == ["the folder val beside train and test is not part of the data set"]
+    (root / "extra").mkdir()
+    (root / "extra" / "0.png").touch()
+    (note,) = folder_findings(f"folder:{root}")
+    assert note == "the folders extra, val beside train and test are not part of the data set"
+    assert folder_findings(f"folder:{root / 'train'}") == [], "there, folders are classes"
+    assert folder_findings("digits") == []

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from lotnet import data
-from lotnet.data import folder, formats, patience
+from lotnet.data import folder, formats, progress_log
 from lotnet.data.images import decode, decode_in_parts, read_header
 from lotnet.errors import InputError
 
@@ -257,7 +257,7 @@ def test_our_pixel_limit_is_below_the_limit_of_pillow():
 
 def test_long_work_says_how_far_it_is(image_folder, tmp_path, monkeypatch, caplog):
     root = image_folder(BOTH)
-    monkeypatch.setattr(patience, "EVERY", 0.0)
+    monkeypatch.setattr(progress_log, "EVERY", 0.0)
     with caplog.at_level(logging.INFO, "lotnet"):
         data.load(f"folder:{root}", tmp_path / "cache")
     said = [record.getMessage() for record in caplog.records]

@@ -12,7 +12,7 @@ import pytest
 from lotnet.data import load, to_unit
 from lotnet.demo import limits
 from lotnet.demo.answers import png
-from lotnet.demo.limits import Budget
+from lotnet.demo.limits import Quota
 from lotnet.demo.server import Server
 
 PICTURE = png(to_unit(load("digits").test.images[0]))
@@ -95,9 +95,9 @@ def test_a_request_that_takes_too_long_is_closed(page: Server, monkeypatch: pyte
         assert client.recv(1000) == b""
 
 
-def test_uploads_share_a_budget_and_give_it_back(page: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_share_a_quota_and_give_it_back(page: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(PICTURE) + 10
-    monkeypatch.setattr(page, "uploads", Budget(size))
+    monkeypatch.setattr(page, "uploads", Quota(size))
     for _ in range(3):
         assert ask(page)[0] == 200
         wait_for_all_of_it(page.uploads, size)
@@ -106,17 +106,17 @@ def test_uploads_share_a_budget_and_give_it_back(page: Server, monkeypatch: pyte
         wait_for_all_of_it(page.uploads, size)
 
 
-def wait_for_all_of_it(budget: Budget, size: int) -> None:
+def wait_for_all_of_it(quota: Quota, size: int) -> None:
     """The server gives a request's bytes back after its answer, in another thread."""
     for _ in range(6000):
-        if budget.take(size):
-            budget.take(-size)
+        if quota.take(size):
+            quota.take(-size)
             return
         time.sleep(0.01)
     raise AssertionError("the bytes of a request were not given back")
 
 
 def test_a_connection_too_many_is_closed(page: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_connections", Budget(0))
+    monkeypatch.setattr(page, "_connections", Quota(0))
     with connect(page) as client:
         assert client.recv(1000) == b""

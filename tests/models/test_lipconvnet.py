@@ -101,7 +101,7 @@ def test_any_even_side(height: int, width: int, stages: int) -> None:
         (lambda: LipConvnet(depth=0), "multiple of 5"),
         (lambda: LipConvnet(channels=3), "even"),
         (lambda: LipConvnet(dense_layers=-1), "dense_layers must be at least 0"),
-        (lambda: LipConvnet(gamma=0), "gamma must lie between"),
+        (lambda: LipConvnet(gamma=0), "gamma must be between 1e-6 and 1e6, not 0"),
         (lambda: LipConvnet(start="quasi-residual", parametrization="soc"), "works with lot only, not with soc"),
         (lambda: LipConvnet().build(dataclasses.replace(COLOUR, height=31, width=31)), "even side"),
         (lambda: LipConvnet(channels=2).build(dataclasses.replace(COLOUR, classes=500)), "more channels"),

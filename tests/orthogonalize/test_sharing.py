@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lotnet.kernels import dispatch
-from lotnet.orthogonalize.sharing import numbers, pays
+from lotnet.orthogonalize.sharing import is_worth_sharing, numbers
 from lotnet.parametrizations import Geometry
 from lotnet.parametrizations.lot import split
 
@@ -33,4 +33,4 @@ def test_wide_layers_are_shared(
     monkeypatch.setattr(dispatch, "operations_per_byte", lambda weight: rate)
     for side in (2, 8, 32):
         for geometry in (Geometry(channels, inputs, 3, side, side), Geometry(inputs, channels, 3, side, side)):
-            assert pays(geometry, torch.empty(0)) == expected
+            assert is_worth_sharing(geometry, torch.empty(0)) == expected

@@ -15,7 +15,7 @@ from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs.train import read_arguments
 from lotnet.config import RunConfig
 from lotnet.losses import CReg, OffsetCrossEntropy
-from lotnet.models import LipConvnet
+from lotnet.models import LipConvnet, LipResNet18
 from lotnet.paper import results, results_page
 from lotnet.runs.environment import Hardware
 from pages import ROOT
@@ -84,11 +84,28 @@ def test_a_made_up_result_appears_beside_its_row_of_the_paper(tmp_path: Path) ->
         RunConfig.from_dict({"data": {"name": "cifar10", "distort": True}}, "test"),
         cifar10(model={"kind": "lipconvnet", "activation": "hh1"}, loss={"kind": "offset"}),
         cifar10(model={"kind": "lipconvnet"}, loss={"kind": "creg"}),
+        cifar10(model={"kind": "lipconvnet", "activation": "hh1"}, loss={"kind": "creg", "gamma": 0.3}),
+        cifar10(limit=500),
+        cifar10(init="lipconvnet5-cifar10"),
+        *(
+            cifar10(model={"kind": "lipconvnet", "depth": 20, name: value})
+            for name, value in (
+                ("mix", 0.3),
+                ("trainable_mix", True),
+                ("options", {"tolerance": 1e-3}),
+                ("full_depth", True),
+                ("start", "random"),
+            )
+        ),
+        cifar10(model={"kind": "lipresnet18", "start": "random"}),
     ),
 )
 def test_settings_that_the_paper_has_not_tried_have_no_row(config: RunConfig) -> None:
-    assert results.paper_row(made_up("other", config)) is None
-    assert isinstance(config.loss, CReg | OffsetCrossEntropy) or isinstance(config.model, LipConvnet)
+    result = made_up("other", config)
+    assert results.paper_row(result) is None
+    assert results.measured([result]) == {}
+    assert isinstance(config.loss, CReg | OffsetCrossEntropy) or isinstance(config.model, LipConvnet | LipResNet18)
+    assert "| `other` |" in results_page.markdown([result]), "it is still among all runs"
 
 
 def test_record_keeps_a_certified_run(tmp_path: Path, capsys) -> None:

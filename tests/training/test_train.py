@@ -88,6 +88,12 @@ def test_a_call_records_the_command_that_repeats_it(run: Run) -> None:
     assert config == run.config
 
 
+def test_a_call_that_resumes_a_run_records_the_command_that_does(run: Run, tmp_path: Path) -> None:
+    stopped = Run.create(tmp_path / "run", run.config)  # as if it had been killed before its first step
+    lotnet.train(out=stopped.path, resume=True, quiet=True)
+    assert stopped.environment().sessions[-1].command == ["lotnet", "train", "--resume", str(stopped.path)]
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -7,11 +7,21 @@ from lotnet.attacks.accuracy import LInfAccuracy, linf_accuracy
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
-from lotnet.attacks.pgd import PGD_L2, PGD_LINF, AttackLoss, PGDSettings, nearest_boundary, pgd_l2, pgd_linf
+from lotnet.attacks.pgd import (
+    LINF_RADIUS,
+    PGD_L2,
+    PGD_LINF,
+    AttackLoss,
+    PGDSettings,
+    nearest_boundary,
+    pgd_l2,
+    pgd_linf,
+)
 from lotnet.attacks.report import AttackReport, AttackSettings, attack_report
 from lotnet.attacks.rounding_search import is_within, onto_sphere, rounding_search, squared_distance
 
 __all__ = [
+    "LINF_RADIUS",
     "PGD_L2",
     "PGD_LINF",
     "AttackLoss",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotnet.attacks.pgd import PGD_LINF, Model, PGDSettings, pgd_linf
+from lotnet.attacks.pgd import LINF_RADIUS, PGD_LINF, Model, PGDSettings, pgd_linf
 from lotnet.frozen.model import FrozenModel
 
 
@@ -45,7 +45,7 @@ def linf_accuracy(
     model: FrozenModel,
     images: Tensor,
     labels: Tensor,
-    radius: float = 8 / 255,
+    radius: float = LINF_RADIUS,
     settings: PGDSettings = PGD_LINF,
     *,
     batch_size: int = 250,

@@ -37,10 +37,12 @@ class PGDSettings:
 
 
 PGD_L2 = PGDSettings()
+LINF_RADIUS = 8 / 255
+"""The l-infinity radius of the paper's attack."""
 PGD_LINF = PGDSettings(step_size=0.25, clip=True)
-"""The paper's attack in all that is known of it: 50 steps within 8/255, points in [0, 1]. The step of 2/255 is that of
-the authors' code (`attack_pgd` in utils.py), which raises the cross-entropy; it is not said whether the paper's table
-was made by that code."""
+"""The paper's attack in all that is known of it: 50 steps within `LINF_RADIUS`, points in [0, 1]. The step of 2/255 is
+that of the authors' code (`attack_pgd` in utils.py), which raises the cross-entropy; it is not said whether the paper's
+table was made by that code."""
 
 
 class Ball(ABC):
@@ -108,7 +110,7 @@ def pgd_linf(
     model: Model,
     images: Tensor,
     labels: Tensor,
-    radius: float | Tensor = 8 / 255,
+    radius: float | Tensor = LINF_RADIUS,
     settings: PGDSettings = PGD_LINF,
     *,
     generator: torch.Generator | None = None,

@@ -11,7 +11,7 @@ from lotnet.attacks.accuracy import count_robust
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.check import Budget, Counterexample, check_certificates
 from lotnet.attacks.nearest import Nearest, nearest_examples
-from lotnet.attacks.pgd import PGD_L2, PGD_LINF, Model, pgd_l2, pgd_linf
+from lotnet.attacks.pgd import LINF_RADIUS, PGD_L2, PGD_LINF, Model, pgd_l2, pgd_linf
 from lotnet.attacks.rounding_search import is_within, onto_sphere
 from lotnet.certification import Certificates, certify
 from lotnet.frozen.model import FrozenModel
@@ -25,7 +25,7 @@ class AttackSettings:
 
     radius: float = 36 / 255
     """Radius of the l2 attacks, and of the certified accuracy."""
-    linf_radius: float = 8 / 255
+    linf_radius: float = LINF_RADIUS
     """Radius of the l-infinity attack."""
     steps: int = 50
     """Steps of each projected gradient attack."""

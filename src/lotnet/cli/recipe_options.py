@@ -65,17 +65,19 @@ class CommandLine:
         prog = self.parser.prog
         with _warnings_on_stderr():
             settings = recipe_settings(recipe, extra)
-            given = {**(base or {}), **current_settings(self.given, prog, "--")}
+            mine = current_settings(self.given, prog, "--")
+        base = base or {}
+        given = {**base, **mine}
         settings = settings.with_kinds(given, prog)
         if self.asks_for_help:
-            shown = {name: text for name, text in (base or {}).items() if name not in self.given}
+            shown = {name: text for name, text in base.items() if name not in self.given}
             # Its options are shown, as are those of the kinds.
             shown |= {name: text for name, text in given.items() if name == "model.parametrization" and text}
             _add_settings(self.parser, settings.override(shown, prog))
             self.parser.print_help()
             raise SystemExit(0)
         settings = settings.override(self._checked(given, settings.known()), prog)
-        return resolved(settings, given, self.options.device)
+        return resolved(settings, mine, self.options.device, fixed=base)
 
     def _checked(self, given: Mapping[str, str | None], known: Mapping[str, Any]) -> dict[str, str]:
         """Check that every given setting is known and has a value."""

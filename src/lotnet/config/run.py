@@ -15,7 +15,7 @@ from lotnet.config.formats import FIRST_DEFAULTS, FORMAT, check_format, current_
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig, check
 from lotnet.config.reader import field_types, read_value
 from lotnet.config.recipes import recipe_settings
-from lotnet.config.settings import KINDS, PresetName, Settings
+from lotnet.config.settings import KINDS, PresetName, Settings, kind_of
 from lotnet.config.yaml_text import read_yaml
 from lotnet.errors import InputError
 from lotnet.losses import CrossEntropy, Loss
@@ -83,7 +83,7 @@ class RunConfig:
         EMMA(radius=0.4235294117647059, temperature=0.25)
         """
         values: dict[str, Any] = {"seed": self.seed, "limit": self.limit, "preset": self.preset, "init": self.init}
-        values |= {f"{group}.kind": self._kind(group) for group in KINDS}
+        values |= {f"{group}.kind": kind_of(getattr(self, group)) for group in KINDS}
         for group in _GROUPS:
             values |= {f"{group}.{name}": value for name, value in _changed(getattr(self, group)).items()}
         return RunConfig.from_settings(Settings(values, source).override(overrides, source))
@@ -91,7 +91,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         settings = dataclasses.asdict(self)
         for group in KINDS:
-            settings[group] = {"kind": self._kind(group), **settings[group]}
+            settings[group] = {"kind": kind_of(getattr(self, group)), **settings[group]}
         return settings
 
     @staticmethod
@@ -126,9 +126,6 @@ class RunConfig:
             changed = dict(in_format_1(f"{group}.{name}", value) for name, value in differing.items())
             given[group] = [kind, {n.removeprefix(f"{group}."): v for n, v in changed.items()}]
         return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()[:16]
-
-    def _kind(self, group: str) -> str:
-        return next(name for name, made in KINDS[group].items() if made is type(getattr(self, group)))
 
 
 def _changed(settings: Any, first_defaults: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from lotnet.config.formats import current_settings
 from lotnet.config.groups import DataConfig, OptimizerConfig, TrainerConfig
 from lotnet.config.reader import field_types, flatten, read_text, read_value, unknown_setting
 from lotnet.errors import InputError
-from lotnet.losses import LOSSES
-from lotnet.models import MODELS
+from lotnet.losses import LOSSES, Loss
+from lotnet.models import MODELS, ModelConfig
 from lotnet.spelling import nearest
 
 T = TypeVar("T")
@@ -17,6 +17,16 @@ T = TypeVar("T")
 KINDS: dict[str, dict[str, Any]] = {"model": MODELS, "loss": LOSSES}
 PresetName = Literal["auto", "small", "medium", "large"]
 DEFAULT_KINDS = {"model": "lipconvnet", "loss": "cross-entropy"}
+
+
+def kind_of(settings: ModelConfig | Loss) -> str:
+    """The name of a kind of model or loss: the value of `model.kind` or `loss.kind`.
+
+    >>> from lotnet.losses import CReg
+    >>> kind_of(CReg())
+    'creg'
+    """
+    return next(name for table in KINDS.values() for name, made in table.items() if made is type(settings))
 
 
 def group_types(kinds: Mapping[str, str]) -> dict[str, type]:

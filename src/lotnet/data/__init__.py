@@ -12,7 +12,7 @@ from lotnet.data import cache, cifar, digits, folder, tiny_imagenet
 from lotnet.data.augment import AugmentationKind, choose_augmentation
 from lotnet.data.batches import Batches, Shard, to_unit
 from lotnet.data.dataset import Augmentation, Dataset, Split, validation_split
-from lotnet.data.findings import findings
+from lotnet.data.findings import findings, folder_findings
 from lotnet.data.folder import Channels, Choice, Side
 from lotnet.data.images import decode
 from lotnet.data.layout import PREFIX
@@ -40,6 +40,7 @@ __all__ = [
     "choose_shape",
     "decode",
     "findings",
+    "folder_findings",
     "hide_labels",
     "is_folder",
     "is_prepared",

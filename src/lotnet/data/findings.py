@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from lotnet.data.dataset import Dataset, Split
+from lotnet.data.layout import PREFIX, unused_folders
 
 FEW = 20
 """A class with fewer training images than this is reported."""
@@ -33,6 +35,15 @@ def findings(dataset: Dataset) -> list[str]:
             "accuracies are too high"
         )
     return found
+
+
+def folder_findings(name: str) -> list[str]:
+    """Folders with images that `folder:PATH` does not read, such as PATH/val. Other data sets have none."""
+    unused = unused_folders(Path(name.removeprefix(PREFIX)).expanduser()) if name.startswith(PREFIX) else []
+    if not unused:
+        return []
+    folders = f"folder {unused[0]}" if len(unused) == 1 else f"folders {_listed(unused)}"
+    return [f"the {folders} beside train and test {'is' if len(unused) == 1 else 'are'} not part of the data set"]
 
 
 def duplicates(dataset: Dataset) -> int:

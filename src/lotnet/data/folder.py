@@ -22,7 +22,7 @@ from lotnet.data import cache
 from lotnet.data.dataset import Dataset, Split
 from lotnet.data.images import decode_all, decode_in_parts, read_headers
 from lotnet.data.layout import PREFIX, Files, read_layout
-from lotnet.data.patience import told
+from lotnet.data.progress_log import log_progress
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.records import read_record, write_record
@@ -128,9 +128,8 @@ def survey(name: str, root: Path) -> Survey:
         pass
     images = len(layout.train) + len(layout.test)
     every = read_headers(chain(layout.train.paths(), layout.test.paths()))
-    headers = Counter(
-        (h.height, h.width, h.is_grey) for h in told(every, f"reading headers in {path}", images, lambda _: 1)
-    )
+    every = log_progress(every, f"reading headers in {path}", images, lambda _: 1)
+    headers = Counter((h.height, h.width, h.is_grey) for h in every)
     sizes = Counter({(h, w): 0 for h, w, _ in headers})
     for (h, w, _), count in headers.items():
         sizes[h, w] += count
@@ -164,7 +163,7 @@ def _shape(side: Side, channels: Channels) -> Shape:
 
 def _decoded(files: Files, shape: Shape, path: Path) -> cache.Part:
     parts = decode_in_parts(files.paths(), shape)
-    return cache.Part(files.labels, shape, told(parts, f"decoding {path}, once", len(files), len))
+    return cache.Part(files.labels, shape, log_progress(parts, f"decoding {path}, once", len(files), len))
 
 
 def _cached(path: Path, root: Path, shape: Shape | None, kind: str) -> Path:

@@ -16,6 +16,8 @@ from lotnet.errors import InputError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """Image formats that are decoded, by Pillow's names. PPM includes PGM and PBM."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+"""Usual ends of their names, in lower case. Files are decoded by their content, whatever they are called."""
 
 MAX_PIXELS = 64_000_000
 """Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from lotnet.data.dataset import stratified
+from lotnet.data.formats import SUFFIXES
 from lotnet.data.images import image_names
 from lotnet.errors import InputError
 
 PREFIX = "folder:"
 TEST_FRACTION = 0.2
 TEST_SEED = 0
+_SPLITS = ("train", "test")
 _OTHER_NAMES = ("val", "valid", "validation")
 """Folders that other tools read as the test split."""
 
@@ -78,7 +80,23 @@ def read_layout(path: Path) -> Layout:
     strange = sorted(set(_classes(path / "test", fewest=1)) - set(classes))
     if strange:
         raise InputError(f"{path}/test has the class {strange[0]!r} that train has not: add it there or remove it")
-    return Layout(classes, *(_members(path / part, classes) for part in ("train", "test")))
+    return Layout(classes, *(_members(path / part, classes) for part in _SPLITS))
+
+
+def unused_folders(path: Path) -> list[str]:
+    """Names of the folders with images beside `path`/train and `path`/test, which are not part of the data set."""
+    if not _has_splits(path):
+        return []
+    others = (entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    return sorted(entry.name for entry in others if entry.name not in _SPLITS and _has_images(entry))
+
+
+def _has_images(folder: Path) -> bool:
+    """Whether a file in the folder or below is called like an image. A folder that cannot be read has none."""
+    try:
+        return any(name.lower().endswith(SUFFIXES) for name in image_names(folder))
+    except OSError:
+        return False
 
 
 def _has_splits(path: Path) -> bool:

@@ -18,7 +18,7 @@ class Mixture:
     """Which images of a split form a training batch.
 
     An epoch is one pass over the first `labeled` images. In each batch, `share` of the places goes to the images after
-    them, which are passed through in random order again and again, whatever their number.
+    them. These are shuffled, and shuffled again each time all of them have been used.
     """
 
     labeled: int

@@ -42,14 +42,14 @@ class TimedReader(io.RawIOBase):
         return count
 
 
-class Budget:
-    """A number of bytes that several threads share."""
+class Quota:
+    """A number of bytes, or of connections, that several threads share."""
 
     def __init__(self, size: int) -> None:
         self._left, self._lock = size, threading.Lock()
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes, or none; a negative size gives them back. Returns whether they were there."""
+        """Take `size` of them, or none; a negative size gives them back. Returns whether they were there."""
         with self._lock:
             if size > self._left:
                 return False

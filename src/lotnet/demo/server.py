@@ -32,7 +32,7 @@ from torch import Tensor
 
 from lotnet.data.formats import FORMATS
 from lotnet.demo.answers import Answers, png
-from lotnet.demo.limits import BYTES_IN_FLIGHT, CONNECTIONS, LARGEST_UPLOAD, Budget, TimedReader
+from lotnet.demo.limits import BYTES_IN_FLIGHT, CONNECTIONS, LARGEST_UPLOAD, Quota, TimedReader
 from lotnet.errors import InputError
 
 _HEADERS = {
@@ -73,8 +73,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
-        self.uploads = Budget(BYTES_IN_FLIGHT)
-        self._connections = Budget(CONNECTIONS)
+        self.uploads = Quota(BYTES_IN_FLIGHT)
+        self._connections = Quota(CONNECTIONS)
         self.gets: dict[str, tuple[bytes, str]] = {}
         self.posts: dict[str, Answer] = {}
         try:

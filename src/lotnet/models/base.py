@@ -79,7 +79,7 @@ class ModelConfig(ABC):
             if get_origin(kind) is Literal and value not in known:
                 raise InputError(f"unknown {name} {value!r}: choose one of {', '.join(known)}")
         if not 1e-6 <= self.gamma <= 1e6:
-            raise InputError(f"model.gamma must lie between 1e-6 and 1e6, not at {self.gamma}")
+            raise InputError(f"model.gamma must be between 1e-6 and 1e6, not {self.gamma}")
         if self.start == "quasi-residual" and self.parametrization != "lot":
             raise InputError(
                 f"model.start quasi-residual works with lot only, not with {self.parametrization}: choose another start"

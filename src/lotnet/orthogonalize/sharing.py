@@ -10,8 +10,8 @@ for that weight V, and the average that data-parallel training takes over its N 
 Every process would get the same gradient by computing all factors itself.
 
 What is sent is larger than the kernel: the distinct matrices of all frequencies hold as many numbers for each pair of
-channels as the padded image has pixels, where the kernel has 9. They are sent once in each direction. So sharing pays
-where the matrices are wide enough for the arithmetic that it saves: `pays` is the rule.
+channels as the padded image has pixels, where the kernel has 9. They are sent once in each direction. So sharing saves
+time only for wide matrices, which take long to orthogonalise: `is_worth_sharing` is the rule.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from lotnet.parametrizations import Geometry
 from lotnet.parametrizations.lot import joined, polar_factors, split
 
 
-def pays(geometry: Geometry, weight: Tensor) -> bool:
+def is_worth_sharing(geometry: Geometry, weight: Tensor) -> bool:
     """Whether one process should compute a layer for all: a fixed rule, so that a resumed run shares the same layers.
 
     Both the arithmetic that sharing saves and the bytes it sends are proportional to (N - 1) / N, so that the number of
@@ -51,7 +51,7 @@ class SharedFactors:
         self._layers = [
             (layer, geometry)
             for layer, geometry in layers
-            if is_lot(layer) and layer.weight.requires_grad and pays(geometry, layer.weight)
+            if is_lot(layer) and layer.weight.requires_grad and is_worth_sharing(geometry, layer.weight)
         ]
         owners = assign_owners([_operations(g) for _, g in self._layers], processes)
         self._owned = [[n for n, owner in enumerate(owners) if owner == rank] for rank in range(processes)]

@@ -71,7 +71,7 @@ ABLATIONS: dict[str, Ablation] = {
     # iterates to convergence.
     "steps": Ablation(
         "steps of LOT's iteration in training, by the condition number that they are enough for",
-        {f"condition-{n}": {"model.options": f"{{condition: {n}}}"} for n in (2, 10, 100, 1000)},
+        {f"condition-{n}": {"model.options.condition": str(n)} for n in (2, 10, 100, 1000)},
     ),
     "start": Ablation(
         "square layers initialised at the identity, or at random",

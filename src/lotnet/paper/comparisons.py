@@ -12,21 +12,21 @@ Percentages = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Ablation:
-    """A pair of networks that differ in one respect: LOT as the paper has it, and changed."""
+class AblationPair:
+    """Two networks that differ in one respect: as in the paper's main tables, and changed."""
 
     usual: Row
     changed: Row
     ours: tuple[Result, Result]
 
     def differences(self) -> tuple[Percentages, Percentages]:
-        """What the usual network has more than the changed one: the paper's figures, and ours."""
+        """Accuracy gain of the usual network over the changed one: the paper's figures, and ours."""
         usual, changed = (result.percentages() for result in self.ours)
         paper = {key: getattr(self.usual, key) - getattr(self.changed, key) for key in ACCURACIES}
         return paper, {key: usual[key] - changed[key] for key in ACCURACIES}
 
 
-def ablations(results: list[Result]) -> list[Ablation]:
+def ablations(results: list[Result]) -> list[AblationPair]:
     """The paper's ablations of which we have both networks with the same epochs; the longest runs of them."""
     found = []
     for table, is_usual in (("abl-residual", _residual), ("abl-padding", _zero)):
@@ -35,7 +35,7 @@ def ablations(results: list[Result]) -> list[Ablation]:
             usual, changed = sorted((row for row in mine if row.conv == conv), key=is_usual, reverse=True)
             pair = _longest_pair(results, usual, changed)
             if pair is not None:
-                found.append(Ablation(usual, changed, pair))
+                found.append(AblationPair(usual, changed, pair))
     return found
 
 
@@ -96,7 +96,7 @@ class SelfTrained:
     """What the baseline is, in words."""
 
     def differences(self) -> Percentages:
-        """What the student has more than its baseline."""
+        """Accuracy gain over the baseline, in points."""
         found = self.student.percentages()
         return {key: found[key] - self.baseline[key] for key in ACCURACIES}
 
@@ -148,7 +148,7 @@ def _equal_epochs(student: Result, learned: StudentResult) -> float:
 
 
 def paper_gain(student: Result) -> Percentages | None:
-    """What the paper's student of this network has more than the paper's supervised network; None if it has none."""
+    """Accuracy gain of the paper's student over its supervised network, in points; None if the paper has no student."""
     mine = next((row for row in rows() if is_result_of(student, row)), None)
     if mine is None:
         return None

@@ -5,21 +5,18 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from lotnet.attacks import PGD_LINF, PGDSettings, linf_accuracy
+from lotnet.attacks import LINF_RADIUS, PGD_LINF, PGDSettings, linf_accuracy
 from lotnet.load_model import LoadedModel, tensors
 from lotnet.paper import results
 from lotnet.paper.tables import Row
 from lotnet.runs.attacks import LInfRecord
-
-RADIUS = 8 / 255
-"""The radius of the paper's table."""
 
 
 @dataclass(frozen=True)
 class LInfAttack:
     """An l-infinity attack, and the images that are attacked."""
 
-    radius: float = RADIUS
+    radius: float = LINF_RADIUS
     settings: PGDSettings = PGD_LINF
     split: str = "test"
     limit: int | None = None
@@ -62,7 +59,7 @@ def attack_models(
 
 def paper_row(loaded: LoadedModel, attack: LInfAttack) -> Row | None:
     """The model's row in the paper's table of this attack; None for a model without its run, or another attack."""
-    if loaded.run is None or (attack.radius, attack.split) != (RADIUS, "test"):
+    if loaded.run is None or (attack.radius, attack.split) != (LINF_RADIUS, "test"):
         return None
     command = results.command_of(loaded.run.environment().sessions[0].command)
     return results.row_of_run(loaded.run.config, command, "pgd-linf")

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lotnet.attacks import PGD_LINF, AttackLoss
+from lotnet.attacks import LINF_RADIUS, PGD_LINF, AttackLoss
 from lotnet.certification.audit import AuditRow
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary
@@ -14,7 +14,7 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
-from lotnet.models import LipConvnet, LipResNet18
+from lotnet.models import LipConvnet, LipResNet18, ModelConfig
 from lotnet.paper.tables import ACCURACIES, Row, rows
 from lotnet.paper.titles import joined, words
 from lotnet.records import parse_json, read_record, read_text, write_record
@@ -27,6 +27,8 @@ from lotnet.runs.metrics import best_epoch
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
 """Options that do not change the result of a run. They are left out of the command that repeats the run."""
+_VARIED = frozenset({"parametrization", "activation", "padding_mode", "head", "depth", "residual"})
+"""Settings of networks in which the paper's rows differ."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,9 @@ def _linf(run: Run, certification: Certification) -> LInfResult | None:
     if not path.exists():
         return None
     found = read_linf(path)
-    measured = (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size)
-    paper = (certification.checksum, certification.summary.images, certification.split, 8 / 255, 50, PGD_LINF.step_size)
-    if measured != paper:
+    images = (certification.checksum, certification.summary.images, certification.split)
+    attack = (LINF_RADIUS, PGD_LINF.steps, PGD_LINF.step_size)
+    if (found.checksum, found.images, found.split, found.radius, found.steps, found.step_size) != (*images, *attack):
         return None
     return LInfResult(**{item.name: getattr(found, item.name) for item in fields(LInfResult)})
 
@@ -217,6 +219,8 @@ def _is_selftrained(command: str) -> bool:
 def row_like(config: RunConfig, table: str = "sup") -> Row | None:
     """The paper's row with the same data, model, layer and techniques, or None.
 
+    A run on a part of the images, or one that started from another model, has no row.
+
     `table` is a prefix of the names of the tables to search.
     """
     return next((row for row in rows() if row.table.startswith(table) and _is_like(config, row)), None)
@@ -226,20 +230,20 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     model = config.model
     if isinstance(model, LipConvnet):
         # Shallow networks have no residual connections, whatever the setting says.
-        name = f"LipConvnet-{model.depth}"
-        usual = not model.dense_layers and (model.depth <= 10 or row.residual == model.residual)
+        name, same = f"LipConvnet-{model.depth}", model.depth <= 10 or row.residual == model.residual
     elif isinstance(model, LipResNet18):
-        name, usual = "ResNet-18", True
+        name, same = "ResNet-18", True
     else:
         return False
-    creg = isinstance(config.loss, CReg) and model.activation == "hh1"
-    plain = isinstance(config.loss, CrossEntropy) and model.activation == "maxmin"
+    creg = config.loss == CReg() and model.activation == "hh1"
+    plain = config.loss == CrossEntropy() and model.activation == "maxmin"
     return (
-        usual
+        same
+        and config.limit is None
+        and config.init is None
         and (config.data.augment, config.data.flip, config.data.crop) == ("standard", None, None)
-        and model.start != "quasi-residual"
         and (creg or plain)
-        and model.channels == type(model)().channels
+        and _varies_only(model, _VARIED)
         and row.dataset == config.data.name.replace("-", "")
         and row.model == name
         and row.conv == model.parametrization.upper()
@@ -249,9 +253,15 @@ def _is_like(config: RunConfig, row: Row) -> bool:
     )
 
 
+def _varies_only(model: ModelConfig, names: frozenset[str]) -> bool:
+    """Whether all other settings of the network are at their defaults."""
+    given = {item.name: getattr(model, item.name) for item in fields(model) if item.name in names}
+    return model == type(model)(**given)
+
+
 def title(result: Result) -> str:
     """A name for plots and tables: network, layer, loss, what is unusual, and the number of epochs."""
-    config = RunConfig.from_dict(result.config, result.name)
+    config = result.run_config
     return f"{joined(words(config.model, config.loss))}, {result.epochs} epochs"
 
 

@@ -6,7 +6,6 @@ Figures are drawn by benchmarks/paper_figure.py, and shown where they are in the
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from lotnet.config import RunConfig
 from lotnet.files import atomic_write
 from lotnet.paper.comparisons import SelfTrained, ablations, paper_gain, repeated, selftrained
 from lotnet.paper.results import Result, load_all, measured, title
@@ -16,7 +15,7 @@ from lotnet.paper.titles import DATA, data_title, joined, words
 COLUMNS = ACCURACIES | {"pgd_linf": "attacked, l-infinity 8/255"}
 _HEADINGS = " | ".join(ACCURACIES.values())
 _RULE = "|---" * len(ACCURACIES) + "|"
-_OTHER_IMAGES = "The paper's 500,000 unlabeled images are not to be had; ours are those of the table on self-training."
+_OTHER_IMAGES = "The paper's 500,000 unlabeled images are not available; ours are those of the table on self-training."
 NOTES = {
     "pgd-linf-8-255": "The paper does not define its attack, so its figures and ours cannot be compared (see below).",
     "ssl-crhh": _OTHER_IMAGES,
@@ -168,7 +167,7 @@ def _left_out(found: list[SelfTrained]) -> str:
 
 def _network(result: Result) -> str:
     """Its title without the number of epochs."""
-    config = RunConfig.from_dict(result.config, result.name)
+    config = result.run_config
     return joined(words(config.model, config.loss))
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from lotnet.config.settings import kind_of
 from lotnet.data import public_name
-from lotnet.losses import LOSSES, Loss
+from lotnet.losses import Loss
 from lotnet.models import LipConvnet, LipResNet18, LipWideNet, ModelConfig
 
 Words = dict[str, str]
@@ -37,10 +38,11 @@ _USUAL = {
 def words(model: ModelConfig, loss: Loss) -> Words:
     """Network, layer, loss, and what is unusual."""
     plain = isinstance(model, LipConvnet) and not model.residual and model.depth > 10
+    kind = kind_of(loss)
     return {
         "network": _network(model),
         "layer": layer(model.parametrization),
-        "loss": _LOSSES.get(loss_key(loss), f"{loss_key(loss)} loss"),
+        "loss": _LOSSES.get(kind, f"{kind} loss"),
         "head": "last-layer normalisation" if model.head == "lln" else "",
         "padding": "" if model.padding_mode == "zeros" else f"{model.padding_mode} padding",
         "residual": "no residual connections" if plain else "",
@@ -77,11 +79,6 @@ def distinguished(networks: Sequence[Words]) -> tuple[str, list[str]]:
 def layer(parametrization: str) -> str:
     """The name of a parametrization: LOT, SOC, Cayley, ..."""
     return _LAYERS.get(parametrization, parametrization.upper())
-
-
-def loss_key(loss: Loss) -> str:
-    """The name of a loss in `lotnet.losses.LOSSES`."""
-    return next(name for name, kind in LOSSES.items() if type(loss) is kind)
 
 
 def data_title(name: str) -> str:

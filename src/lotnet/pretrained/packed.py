@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from lotnet.certification.certificate import Claim
 from lotnet.certification.summary import ClassSummary, Summary
+from lotnet.config.settings import kind_of
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
@@ -107,13 +108,12 @@ class Packed:
         """Write the packed model and its card into a folder. Returns the size of the files in bytes."""
         make_folder(folder)
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
-        kind = next(name for name, made in MODELS.items() if made is type(self.model))
         about: dict[str, Any] = {
             "format": FORMAT,
             "data": self.data,
             "classes": list(self.classes),
             "images": dataclasses.asdict(self.images),
-            "model": {"kind": kind, **dataclasses.asdict(self.model)},
+            "model": {"kind": kind_of(self.model), **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
             "result": None if self.result is None else dataclasses.asdict(self.result),
         }

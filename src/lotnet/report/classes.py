@@ -39,7 +39,7 @@ class ConfusionRow:
 
 
 @dataclass(frozen=True)
-class Mistake:
+class ConfusedPair:
     """A class that is taken for another."""
 
     true: str
@@ -76,8 +76,8 @@ def confusion(run: RunData, radius: float) -> list[ConfusionRow]:
     ]
 
 
-def mistakes(run: RunData, radius: float) -> list[Mistake]:
-    """The most frequent mistakes, for data with too many classes for a square."""
+def confused_pairs(run: RunData, radius: float) -> list[ConfusedPair]:
+    """The classes that are confused most often, for data with too many classes for a square."""
     if len(run.classes) <= SQUARE:
         return []
     counts, held = _counts(run), _counts(run, radius)
@@ -85,7 +85,7 @@ def mistakes(run: RunData, radius: float) -> list[Mistake]:
     order = np.argsort(-wrong, axis=None, kind="stable")[:SQUARE]
     places = [divmod(int(place), len(run.classes)) for place in order]
     return [
-        Mistake(
+        ConfusedPair(
             run.classes[true], run.classes[predicted], _cell(counts, held, true, predicted), int(counts[true].sum())
         )
         for true, predicted in places

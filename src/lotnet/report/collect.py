@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from lotnet.config import RunConfig
+from lotnet.config.settings import kind_of
 from lotnet.data import public_name
 from lotnet.errors import InputError
 from lotnet.paper.results import command_of, row_of_run
 from lotnet.paper.tables import Row
-from lotnet.paper.titles import joined, loss_key, words
+from lotnet.paper.titles import joined, words
 from lotnet.runs.attacks import FILE as ATTACKS
 from lotnet.runs.attacks import AttackRecord, read_attacks
 from lotnet.runs.certificates import Certification
@@ -80,7 +81,7 @@ class RunData:
     @property
     def loss(self) -> str:
         """The name of the loss in `lotnet.losses.LOSSES`."""
-        return loss_key(self.config.loss)
+        return kind_of(self.config.loss)
 
     @property
     def session(self) -> Session:

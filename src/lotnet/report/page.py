@@ -62,7 +62,7 @@ def render(runs: list[RunData], split: Split | None, radius: float, model: Froze
         comparison=tables.comparison(runs),
         differences=tables.differences(settings),
         confusions=[classes.confusion(run, radius) for run in runs],
-        mistakes=[classes.mistakes(run, radius) for run in runs],
+        confused_pairs=[classes.confused_pairs(run, radius) for run in runs],
         claims=[tables.claims(run, slot) for slot, run in enumerate(runs)],
         attacks=tables.attacks(runs),
         training=tables.training(runs),

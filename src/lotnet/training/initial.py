@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lotnet.config import Settings
-from lotnet.config.settings import KINDS
+from lotnet.config.settings import kind_of
 from lotnet.data import Dataset, is_folder
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec, ModelConfig
@@ -73,12 +73,11 @@ def with_initial(settings: Settings, given: Collection[str]) -> Settings:
     `given` are the names that the user set. Settings of the network are refused.
     """
     initial = read_initial(settings.values["init"])
-    kind = next(name for name, made in KINDS["model"].items() if made is type(initial.model))
     for name in given:
         if name.startswith("model."):
             raise InputError(f"{initial.name} brings its own network: leave --{name} out")
     values: dict[str, Any] = {f"model.{name}": value for name, value in dataclasses.asdict(initial.model).items()}
-    values["model.kind"] = kind
+    values["model.kind"] = kind_of(initial.model)
     if "optimizer.lr" not in given:
         values["optimizer.lr"] = LEARNING_RATE
     if is_folder(settings.values.get("data.name", "")):

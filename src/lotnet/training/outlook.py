@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from lotnet.config import RunConfig
-from lotnet.data import Batches, Dataset, findings
+from lotnet.data import Batches, Dataset, findings, folder_findings
 from lotnet.data.augment import describe
 from lotnet.errors import printable
 from lotnet.models import convolution_count, parameter_count
@@ -60,7 +60,9 @@ class Outlook:
         def say(title: str, text: str) -> None:
             console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
 
-        for title, text in [("note", note) for note in findings(self.dataset)] + self.lines(str(fabric.device)):
+        for note in folder_findings(self.config.data.name) + findings(self.dataset):
+            say("note", note)
+        for title, text in self.lines(str(fabric.device)):
             say(title, text)
         # Measuring one process while the others wait would say nothing about all of them together.
         say("time", self.duration(self.measure(fabric) if fabric.world_size == 1 else None, done))

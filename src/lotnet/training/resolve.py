@@ -8,11 +8,14 @@ from lotnet.runs.presets import with_preset
 from lotnet.training.initial import with_initial
 
 
-def resolved(settings: Settings, given: Collection[str], device: str) -> Settings:
-    """Fill in what `--init` and `--preset` decide. `given` are the names that the user set."""
+def resolved(settings: Settings, given: Collection[str], device: str, fixed: Collection[str] = ()) -> Settings:
+    """Fill in what `--init` and `--preset` decide.
+
+    `given` are the names that the user set. `fixed` are further ones that a preset does not replace.
+    """
     if settings.values.get("init") is not None:
         settings = with_initial(settings, given)
-        given = {*given, *(name for name in settings.values if name.startswith("model."))}
+        fixed = {*fixed, *(name for name in settings.values if name.startswith("model."))}
     if settings.values.get("preset") is None:
         return settings
-    return with_preset(settings, given, choose_device(device).type)
+    return with_preset(settings, {*given, *fixed}, choose_device(device).type)

@@ -63,16 +63,19 @@ def train(
     if resume and (out is None or overwrite):
         raise InputError("resume=True continues the run in out: give out, and leave overwrite out")
     if resume and recipe is None and not overrides:
-        config, name = open_run(Path(str(out))).config, ""
+        name = str(out)
+        config = open_run(Path(name)).config
+        command = ["lotnet", "train", "--resume", name]
     else:
         config, name = configuration(recipe, overrides, device)
+        command = _command(recipe, name, overrides)
     folder = RunFolder(None if out is None else Path(out), name, overwrite, resume)
-    session = start(config, folder, device)
+    ready = start(config, folder, device)
     try:
-        session.train(Console(stderr=True, quiet=quiet), _command(recipe, name, overrides))
+        ready.train(Console(stderr=True, quiet=quiet), command)
     finally:
         destroy_process_group()
-    return session.run
+    return ready.run
 
 
 def _command(recipe: str | Path | RunConfig | None, name: str, overrides: Mapping[str, Any]) -> list[str]:
@@ -128,7 +131,7 @@ def _refuse_part_of_selftraining(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Session:
+class ReadyRun:
     """A run that is ready to be trained, with its data and its Fabric."""
 
     run: Run
@@ -156,14 +159,14 @@ class Session:
             return evaluate(model, batches, RADII, self.fabric)
 
 
-def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> Session:
+def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> ReadyRun:
     """Start the processes, load and check the data, then make or open the run directory."""
     fabric = make_fabric(config.trainer, device)
     launch(fabric)
     dataset = load_data(config)
     check(config, dataset)
     path = on_rank_zero(fabric, lambda: folder.create_or_open(config).path)
-    return Session(Run.open(path), dataset, fabric)
+    return ReadyRun(Run.open(path), dataset, fabric)
 
 
 def check(config: RunConfig, dataset: Dataset) -> None:

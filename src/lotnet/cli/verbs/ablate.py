@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     if options.name not in ABLATIONS:
         raise InputError(f"there is no ablation {options.name}{nearest(options.name, ABLATIONS)}")
     ablation = ABLATIONS[options.name]
-    _refuse_varied(given, ablation)
+    _refuse_varied(given, settings, ablation)
     variants = make_variants(settings, ablation)
     folder = Path(options.out or f"runs/ablation-{options.name}")
     try:
@@ -65,18 +65,33 @@ def read_arguments(arguments: list[str]) -> tuple[Any, Settings, tuple[str, ...]
         "--epochs", type=int | None, default=None, metavar="N", help="Short for --trainer.epochs.", group=RUN
     )
     line = parse(parser, arguments)
-    settings = line.settings(line.recipe(default_recipe), BASE)
+    recipe = line.recipe(default_recipe)
+    if "--init" in line.names and not line.asks_for_help:
+        raise InputError("an ablation trains every variant from random weights: leave --init out")
+    settings = line.settings(recipe, BASE)
+    if settings.values.get("init") is not None:
+        raise InputError(
+            f"{recipe} starts from another model, and an ablation trains every variant from random weights: choose "
+            "another --config"
+        )
     if line.options.epochs is not None:
         settings = settings.override({"trainer.epochs": line.options.epochs}, parser.prog)
     return line.options, settings, line.names
 
 
-def _refuse_varied(given: tuple[str, ...], ablation: Ablation) -> None:
-    """Refuse options that the variants set."""
+def _refuse_varied(given: tuple[str, ...], settings: Settings, ablation: Ablation) -> None:
+    """Refuse options that the variants set, and entries of such an option (`--model.options "{condition: 2}"`)."""
     for option in given:
         name = option.removeprefix("--")
         if name in ablation.varied():
             raise InputError(f"this ablation sets {name} itself: leave {option} out, or run `lotnet train` with it")
+        value = settings.values.get(name)
+        for entry in value if isinstance(value, dict) else ():
+            if f"{name}.{entry}" in ablation.varied():
+                raise InputError(
+                    f"this ablation sets {name}.{entry} itself: leave {entry} out of {option}, or run `lotnet train` "
+                    "with it"
+                )
 
 
 def _list(console: Console, as_json: bool) -> None:

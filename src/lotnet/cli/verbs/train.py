@@ -29,19 +29,19 @@ def main(arguments: list[str]) -> int:
         _print_model(config, console, options.json)
         return 0
     path, resume = options.resume or options.out, options.resume is not None
-    session = start(config, RunFolder(path and Path(path), recipe, options.overwrite, resume), options.device)
-    run, first = session.run, session.fabric.is_global_zero
+    ready = start(config, RunFolder(path and Path(path), recipe, options.overwrite, resume), options.device)
+    run, first = ready.run, ready.fabric.is_global_zero
     if first:
         verb = "continuing" if resume else "training"
-        console.print(f"{verb} {run.path} on {session.fabric.device}", soft_wrap=True, highlight=False)
+        console.print(f"{verb} {run.path} on {ready.fabric.device}", soft_wrap=True, highlight=False)
     try:
-        best = session.train(console)
+        best = ready.train(console)
     except Interrupted as stopped:
         destroy_process_group()
         if first:
             console.print(f"{stopped}: saved. Continue with: lotnet train --resume {run.path}", soft_wrap=True)
         return 128 + stopped.signal
-    accuracy = session.test_accuracy()
+    accuracy = ready.test_accuracy()
     destroy_process_group()
     if first and options.json:
         result = {"run": str(run.path), "best_epoch": best.epoch, "certificate": "plain", "test": accuracy.to_dict()}

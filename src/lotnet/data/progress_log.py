@@ -16,7 +16,7 @@ EVERY = 10.0
 _log = logging.getLogger("lotnet.data")
 
 
-def told(parts: Iterable[T], what: str, total: int, count: Callable[[T], int]) -> Iterator[T]:
+def log_progress(parts: Iterable[T], what: str, total: int, count: Callable[[T], int]) -> Iterator[T]:
     """The parts, one after another, with a line now and then: how many of `total` images are done.
 
     `count` says how many images a part has.
