@@ -5,14 +5,14 @@
     python benchmarks/own_images.py clothes --images clothes --out runs/own
     python benchmarks/own_images.py sizes --out runs/own
     python benchmarks/own_images.py many --out runs/own
-    python benchmarks/own_images.py start --images CIFAR-100-dataset --out runs/own
+    python benchmarks/own_images.py start --images CIFAR-100-dataset --classes hamster mouse --out runs/own
 
 * `clothes` trains with the defaults, certifies, attacks every certificate at exactly its radius, exports, and compares
   labels. Run it alone on the machine, because it measures time.
 * `sizes` makes folders of colour images of three sizes, and runs every command on each.
 * `many` trains for a moment on 20,000 and on 200,000 images, and stops with Ctrl-C.
-* `start` tells leopards from tigers, two classes of CIFAR-100, with 250 training images each: from the model that comes
-  with lotnet, and from scratch. `--images` are CIFAR-100's PNG files in `train/CLASS` and `test/CLASS` (the repository
+* `start` tells two classes of CIFAR-100 apart, with 250 training images each: from the model that comes with lotnet,
+  and from scratch. `--images` are CIFAR-100's PNG files in `train/CLASS` and `test/CLASS` (the repository
   cyizhuo/CIFAR-100-dataset). All other images of the two classes are test images.
 
 Every command is a process of its own. Its peak memory is what the operating system counts (`ru_maxrss`). The cache is
@@ -78,7 +78,7 @@ def lotnet(out: Path, *words: str | Path, until: str | None = None) -> Done:
     return Done(lines, time.perf_counter() - start, usage.ru_maxrss / 2**20)
 
 
-def clothes(out: Path, images: Path) -> None:
+def clothes(out: Path, images: Path, _: list[str]) -> None:
     run = out / "clothes"
     trained = lotnet(out, "train", "--data.name", f"folder:{images}", "--out", run, "--overwrite")
     said_after, said = trained.first("time")
@@ -123,7 +123,7 @@ def labels_equal(out: Path, run: Path, images: Path, precision: str) -> str:
     return f"{equal:,} of {len(rows):,}; the command compared {checked.json()['labels_as_predict']:,} itself"
 
 
-def sizes(out: Path, _: Path) -> None:
+def sizes(out: Path, _: Path, __: list[str]) -> None:
     rows = []
     for height, width in SIZES:
         folder, run = out / f"images-{height}x{width}", out / f"run-{height}x{width}"
@@ -145,7 +145,7 @@ def sizes(out: Path, _: Path) -> None:
     table(("images", "command", "seconds", "peak memory, GiB"), *rows)
 
 
-def many(out: Path, _: Path) -> None:
+def many(out: Path, _: Path, __: list[str]) -> None:
     rows = []
     for count in MANY:
         folder, run = out / f"images-{count}", out / f"run-{count}"
@@ -163,13 +163,14 @@ def many(out: Path, _: Path) -> None:
     table(("images", "run", "seconds until the estimate", "steps taken", "peak memory, GiB"), *rows)
 
 
-def start(out: Path, images: Path) -> None:
-    folder, rows = out / "cats", []
+def start(out: Path, images: Path, classes: list[str]) -> None:
+    pair = "-".join(classes)
+    folder, rows = out / pair, []
     if not folder.exists():
-        choose_cats(images, folder)
+        choose(images, folder, classes)
     for seed in (0, 1):
         for name, options in (("lipconvnet5-cifar10", ("--init", "lipconvnet5-cifar10")), ("scratch", ())):
-            run = out / f"cats-{name}-{seed}"
+            run = out / f"{pair}-{name}-{seed}"
             words = ("--data.name", f"folder:{folder}", "--seed", str(seed), "--out", run, "--overwrite")
             trained = lotnet(out, "train", *words, *options)
             proved = lotnet(out, "certify", run, "--json").json()["summary"]
@@ -180,8 +181,8 @@ def start(out: Path, images: Path) -> None:
     table(("seed", "start", "epochs", "seconds", "correct", "proved at 36/255"), *rows)
 
 
-def choose_cats(images: Path, folder: Path) -> None:
-    for label in ("leopard", "tiger"):
+def choose(images: Path, folder: Path, classes: list[str]) -> None:
+    for label in classes:
         training, others = (sorted((images / part / label).iterdir()) for part in ("train", "test"))
         for part, files in (("train", training[:250]), ("test", training[250:] + others)):
             (folder / part / label).mkdir(parents=True)
@@ -213,10 +214,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--images", type=Path, default=Path("clothes"), help="the images that the part needs")
+    parser.add_argument("--classes", nargs=2, default=["hamster", "mouse"], help="of `start`")
     parser.add_argument("--out", type=Path, default=Path("runs/own"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    PARTS[options.part](options.out, options.images)
+    PARTS[options.part](options.out, options.images, options.classes)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """`lotnet demo`."""
 
+from pathlib import Path
+
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import open_model, say
 from lotnet.data import public_name, to_unit
@@ -40,7 +42,7 @@ def main(arguments: list[str]) -> int:
             say(console, "Everyone who can reach this machine can use the page: it asks for no password.")
         say(console, f"Open {server.address} in a browser. Ctrl-C stops it.")
         about = {
-            "model": options.model,
+            "model": Path(options.model).resolve().name,  # a visitor of the page need not know the path
             "data": public_name(opened.data) or "data that the model does not name",
             "input_shape": list(opened.model.input_shape),
         }
