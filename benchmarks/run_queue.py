@@ -37,7 +37,7 @@ from types import FrameType
 
 import yaml
 
-TRIAL = {"limit": "250", "model.channels": "4", "trainer.batch_size": "32", "trainer.epochs": "1"}
+TRIAL = {"limit": "500", "model.channels": "4", "trainer.batch_size": "32", "trainer.epochs": "1"}
 """Settings of every entry in a trial."""
 
 
