@@ -16,7 +16,8 @@ from pathlib import Path
 
 from lotnet.attacks import Budget, check_certificates, require_auto_attack
 from lotnet.certification import certify
-from lotnet.load_model import choose_device, load_model, tensors
+from lotnet.device import choose_device
+from lotnet.load_model import load_model, tensors
 from lotnet.records import read_record, write_record
 
 

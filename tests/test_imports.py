@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
-    "load_model": {"data", "device", "frozen", "layers", "pretrained", "runs"},
+    "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),
     "terminal": set(),
     "training": {
@@ -105,6 +105,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "data",
         "demo",
+        "device",
         "export",
         "frozen",
         "load_model",

@@ -12,7 +12,6 @@ import torch
 
 from lotnet.data import Dataset, Split, to_unit
 from lotnet.data import load as load_dataset
-from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
@@ -20,7 +19,7 @@ from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shippe
 from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
-__all__ = ["LoadedModel", "choose_device", "load", "load_model"]
+__all__ = ["LoadedModel", "load", "load_model"]
 
 MODEL = "A run directory, a model folder, or the name of a model that comes with lotnet."
 """For --help."""

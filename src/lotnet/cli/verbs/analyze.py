@@ -14,9 +14,10 @@ from lotnet.cli import analysis_tables as tables
 from lotnet.cli.arguments import Parser
 from lotnet.cli.help_text import bulleted
 from lotnet.cli.options import add_split, check_counts, check_split, open_model, output_folder, say
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.files import make_folder
-from lotnet.load_model import MODEL, choose_device
+from lotnet.load_model import MODEL
 from lotnet.spelling import nearest
 from lotnet.terminal import Console
 

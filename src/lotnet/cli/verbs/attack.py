@@ -17,8 +17,9 @@ from lotnet.attacks import (
 )
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import OUT, add_split, check_counts, check_split, open_model, output_file, parse_radius, say
+from lotnet.device import choose_device
 from lotnet.errors import InputError
-from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
+from lotnet.load_model import MODEL, LoadedModel, tensors
 from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, paper_row
 from lotnet.paper.tables import Row
 from lotnet.progress import progress_bar

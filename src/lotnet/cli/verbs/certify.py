@@ -13,7 +13,8 @@ from lotnet.certification.summary import CLAIM_TITLES, CLAIMS
 from lotnet.certify_run import add_radii, certify_split, known_certification
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import add_split, check_counts, check_split, parse_radius, say
-from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.device import choose_device
+from lotnet.load_model import MODEL, load_model
 from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.files import writable_folder
-from lotnet.load_model import choose_device
 from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import PackedResult, is_packed
 from lotnet.runs.data import load_with_all_test_images, split_subset

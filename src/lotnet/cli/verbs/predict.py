@@ -14,10 +14,11 @@ from lotnet.certification.formatting import rounded_down
 from lotnet.cli.arguments import Parser
 from lotnet.cli.options import check_counts, open_model, parse_radius, say
 from lotnet.data import to_unit
+from lotnet.device import choose_device
 from lotnet.errors import InputError, printable
 from lotnet.files import atomic_write
 from lotnet.frozen.model import FrozenModel
-from lotnet.load_model import MODEL, choose_device
+from lotnet.load_model import MODEL
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_picture
 from lotnet.terminal import Console
 
