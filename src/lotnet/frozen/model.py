@@ -125,6 +125,8 @@ class FrozenModel(FrozenSequential):
         outputs = self.output_shape(self.input_shape)[0]
         if len(classes) != outputs:
             raise InputError(f"the model has {outputs} outputs, not {len(classes)}: give one class name for each")
+        if (twice := _repeated(classes)) is not None:
+            raise InputError(f"two classes have the name {twice!r}: rename one of them")
         self._set(classes=list(classes), data=data or self.spec.data)
 
     def _set(self, **changes: Any) -> None:
@@ -213,6 +215,10 @@ class FrozenModel(FrozenSequential):
             raise InputError(f"the model in {folder} is not the one that was frozen: freeze it again")
         if not named:
             raise _damaged(folder)
+        if (twice := _repeated(model.spec.classes)) is not None:
+            raise InputError(
+                f"the model in {folder} has two classes of the name {twice!r}: save it again with another name for one"
+            )
         return model
 
 
@@ -228,6 +234,11 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
         raise InputError(f"the stages do not fit together on inputs of shape {tuple(input_shape)}: freeze them for it")
     model._set(checksum=model.checksum())
     return model
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    """A name that occurs more than once."""
+    return next((name for n, name in enumerate(names) if name in names[:n]), None)
 
 
 def _digest(config: dict[str, Any]) -> str:
