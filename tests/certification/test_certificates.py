@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lotnet import (
     AveragePool,
     Centering,
+    Concatenation,
     FrozenModel,
     MaxMin,
     Normalize,
@@ -209,6 +210,20 @@ def test_the_audit_has_one_row_for_each_layer(frozen: FrozenModel, certificates:
     assert errors and all(error is not None and error < 1e-5 for error in errors)
     with pytest.raises(InputError, match="freeze it first"):
         next(audit(network()))  # type: ignore[arg-type]
+
+
+def test_the_audit_names_the_layers_inside_branches() -> None:
+    branches = Concatenation(OrthogonalConv2d(2, 3, 3), nn.Sequential(MaxMin(), OrthogonalConv2d(2, 2, 3)), MaxMin())
+    model = freeze(nn.Sequential(branches, nn.Flatten(), OrthogonalLinear(7 * 36, 2)), (2, 6, 6))
+    rows = [(row.name, row.kind) for row in audit(model)]
+    assert rows == [
+        ("model.0.branches.0.0", "Spectrum"),
+        ("model.0.branches.1.0", "MaxMin"),
+        ("model.0.branches.1.1", "Spectrum"),
+        ("model.0.branches.2.0", "MaxMin"),
+        ("model.1", "Flatten"),
+        ("model.2", "Linear"),
+    ]
 
 
 # ---- images that cannot be certified

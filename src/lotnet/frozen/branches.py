@@ -1,12 +1,12 @@
 """Frozen branches whose outputs are concatenated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from lotnet.frozen.base import FrozenContainer, Shape
+from lotnet.frozen.base import FrozenContainer, FrozenModule, Shape
 from lotnet.linalg.roundoff import Upper, rounding_error
 
 
@@ -35,6 +35,10 @@ class FrozenConcatenation(FrozenContainer):
 
     def _combine(self, parts: list[Upper]) -> Upper:
         return sum((part * part for part in parts), Upper(0)).sqrt() * abs(float(self.scale))
+
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
+        for n, branch in enumerate(self):
+            yield from branch.named_layers(f"{prefix}.branches.{n}")
 
     def output_shape(self, shape: Shape) -> Shape:
         shapes = [branch.output_shape(shape) for branch in self]
