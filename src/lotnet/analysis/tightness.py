@@ -29,9 +29,7 @@ CAPTION = (
     "than its bound says, and the last point is the share of the bound that is left at the pixels."
 )
 KINDS = {
-    "Convolution": "convolution",
     "Dense": "convolution",
-    "DirectSum": "convolution",
     "Dilated": "convolution",
     "Grouped": "convolution",
     "Kernel": "convolution",
