@@ -191,7 +191,7 @@ class FrozenModel(FrozenSequential):
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
         except OSError as error:
-            raise InputError(f"cannot read the frozen model in {folder}: {error.strerror}") from None
+            raise InputError(f"cannot read the frozen model in {folder}: {error.strerror or error}") from None
         except (SafetensorError, ValueError):
             raise _damaged(folder) from None
         if not isinstance(config, dict):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from lotnet.data import to_unit
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import atomic_write, unreadable
 from lotnet.frozen.model import FrozenModel
 from lotnet.records import parse_json
 from lotnet.training.precision import evaluating
@@ -79,18 +79,23 @@ def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel,
 
 def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | None:
     """Read the labels of these images by this model; None if there are none yet."""
-    path = folder / f"{_NAME}.json"
+    path, tensors_path = folder / f"{_NAME}.json", folder / f"{_NAME}.safetensors"
     if not path.exists():
         return None
     remedy = f"delete {path} and the student to make them again"
+    heading = None
     try:
         heading = parse_json(path.read_text())
-        content = (folder / f"{_NAME}.safetensors").read_bytes()
+        content = tensors_path.read_bytes()
         if heading["format"] != FORMAT or heading["labels_sha256"] != hashlib.sha256(content).hexdigest():
             raise ValueError("format or checksum")
         tensors = load(content)
         found = PseudoLabels(tensors["labels"], tensors["confidence"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
+        raise InputError(f"the pseudo-labels in {folder} are incomplete: {remedy}") from None
+    except OSError as error:
+        raise unreadable(path if heading is None else tensors_path, error) from None
+    except (SafetensorError, ValueError, KeyError, TypeError):
         raise InputError(f"the pseudo-labels in {folder} are damaged or of another version: {remedy}") from None
     for name, checksum in _belongs_to(images, model).items():
         if heading.get(name) != checksum:
