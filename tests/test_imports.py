@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
         "terminal",
     },
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
-    "pack_run": {"certification", "certify_run", "data", "frozen", "pretrained", "progress", "runs"},
+    "pack_run": {"certification", "data", "frozen", "pretrained", "progress", "runs"},
     "paper": {
         "attacks",
         "certification",

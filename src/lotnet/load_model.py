@@ -8,9 +8,7 @@ model that `lotnet certify` stored in RUN/model is read. Without one, the best c
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from lotnet.data import Dataset, Split, to_unit
+from lotnet.data import Dataset, Split
 from lotnet.data import load as load_dataset
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
@@ -108,8 +106,3 @@ def _from_run(run: Run) -> LoadedModel:
 
 def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
     return LoadedModel(model, folder, model.spec.classes, model.spec.data)
-
-
-def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
-    """The images of a split as float64 in [0, 1], and its labels."""
-    return to_unit(split.images, torch.float64), split.labels

@@ -23,6 +23,7 @@ from lotnet import (
     freeze,
 )
 from lotnet.certification import Certificates, audit, certify
+from lotnet.data import UnitImages
 from lotnet.errors import InputError
 from lotnet.frozen.convolution import kernel_norm
 from lotnet.frozen.model import assemble
@@ -224,6 +225,33 @@ def test_the_audit_names_the_layers_inside_branches() -> None:
         ("model.1", "Flatten"),
         ("model.2", "Linear"),
     ]
+
+
+def test_images_that_are_read_later_have_the_same_certificates(frozen: FrozenModel) -> None:
+    levels = torch.randint(0, 256, (20, 3, 6, 6), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    labels = torch.arange(20) % 10
+    done, expected = [], certify(frozen, UnitImages(levels)[:], labels, batch_size=8)
+    found = certify(frozen, UnitImages(levels), labels, batch_size=8, progress=done.append)
+    assert done == [8, 8, 4]
+    assert list(found) == list(expected) and found.logits is None
+
+    class Levels(UnitImages):
+        """Forgets to divide by 255."""
+
+        def __getitem__(self, index: Tensor | slice, /) -> Tensor:
+            return 255 * super().__getitem__(index)
+
+    with pytest.raises(InputError, match="pixels lie in"):
+        certify(frozen, Levels(levels))
+    with pytest.raises(InputError, match="20 images need as many labels"):
+        certify(frozen, UnitImages(levels), labels[:5])
+
+
+def test_logits_are_kept_if_asked_for(frozen: FrozenModel) -> None:
+    found = certify(frozen, images(), batch_size=16, keep_logits=True)
+    program = frozen.astype(torch.float64)
+    assert found.logits is not None
+    assert torch.equal(found.logits, torch.cat([program(x.double()) for x in images().split(16)]))
 
 
 # ---- images that cannot be certified

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from lotnet.certification.batches import usual_batch
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, unreadable
@@ -49,7 +50,7 @@ def label(
     images: Tensor,
     classes: int,
     *,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> PseudoLabels:
     """Label uint8 images by the float64 program of a frozen model, on the device the model is on."""
@@ -57,7 +58,7 @@ def label(
     program = model.astype(torch.float64).to(device)
     shares = []
     with evaluating():
-        for batch in images.split(batch_size):
+        for batch in images.split(usual_batch(model.input_shape, batch_size)):
             shares.append(program(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
             if shares[-1].shape[1] < classes:
                 raise InputError(
