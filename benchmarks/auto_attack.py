@@ -16,7 +16,9 @@ from pathlib import Path
 
 from lotnet.attacks import Budget, check_certificates, require_auto_attack
 from lotnet.certification import certify
-from lotnet.load_model import choose_device, load_model, tensors
+from lotnet.data import UnitImages
+from lotnet.device import choose_device
+from lotnet.load_model import load_model
 from lotnet.records import read_record, write_record
 
 
@@ -47,8 +49,8 @@ def attack(model_name: str, start: int, count: int, device_name: str) -> Attacke
     require_auto_attack()
     device = choose_device(device_name)
     loaded = load_model(model_name)
-    images, labels = tensors(loaded.split("test", start + count))
-    images, labels = images[start:], labels[start:]
+    split = loaded.split("test", start + count)
+    images, labels = UnitImages(split.pixels)[start:], split.labels[start:]
     model = loaded.model.to(device)
     began = time.perf_counter()
     certificates = certify(model, images, labels)

@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {"certification", "data", "frozen", "prediction"},
     "config": {"data", "models", "losses"},
     "runs": {"attacks", "certification", "config", "data", "frozen", "models"},
-    "load_model": {"data", "device", "frozen", "layers", "pretrained", "runs"},
+    "load_model": {"data", "frozen", "layers", "pretrained", "runs"},
     "progress": set(),
     "terminal": set(),
     "training": {
@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
         "terminal",
     },
     "certify_run": {"certification", "data", "frozen", "load_model", "pretrained", "progress", "runs", "training"},
-    "pack_run": {"certification", "certify_run", "data", "frozen", "pretrained", "progress", "runs"},
+    "pack_run": {"certification", "data", "frozen", "pretrained", "progress", "runs"},
     "paper": {
         "attacks",
         "certification",
@@ -105,6 +105,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "data",
         "demo",
+        "device",
         "export",
         "frozen",
         "load_model",

@@ -43,6 +43,16 @@ def test_a_prediction_is_the_certificate_of_claim_b(model: FrozenModel) -> None:
         assert prediction.radius_255 <= 255 * prediction.radius
 
 
+def test_the_network_runs_once_for_each_batch(model: FrozenModel) -> None:
+    program, images = model.astype(torch.float64), to_unit(load("digits").test.images[:5], torch.float64)
+    expected, sizes = [program(x) for x in images.split(2)], []
+    hook = next(iter(program)).register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    predictions = predict(program, images, batch_size=2)
+    hook.remove()
+    assert sizes == [2, 2, 1]
+    assert [list(found.logits.values()) for found in predictions] == torch.cat(expected).tolist()
+
+
 def test_printed_radii_never_exceed_proved_radii() -> None:
     assert str(rounded_down(0.99999, 4)) == "0.9999"
     assert (rounded_up(1.00001, 4), rounded_up(float("inf"))) == ("1.0001", "none")

@@ -1,7 +1,7 @@
 """Certify the images of a split with a loaded model, and write the certificates."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
@@ -11,9 +11,10 @@ from rich.console import Console
 from torch import Tensor
 
 from lotnet.certification.audit import audit
-from lotnet.certification.certificate import Certificates, certify, usual_batch
+from lotnet.certification.batches import usual_batch
+from lotnet.certification.certificate import Certificates, certify
 from lotnet.certification.summary import summarize
-from lotnet.data import Split, findings, to_unit
+from lotnet.data import Split, UnitImages, findings, to_unit
 from lotnet.errors import InputError
 from lotnet.files import writable_folder
 from lotnet.frozen.model import FrozenModel
@@ -51,7 +52,7 @@ def certify_split(
     """
     out = writable_folder(loaded.folder if out is None else out)  # checked first, because proofs take long
     dataset = loaded.dataset()
-    batch_size = batch_size or usual_batch(split.shape)
+    batch_size = usual_batch(split.shape, batch_size)
     model = loaded.model.to(device)
     with progress_bar(console) as progress:
         layers = progress.add_task("proving layers", total=None)
@@ -62,7 +63,13 @@ def certify_split(
             progress.update(layers, completed=len(rows))
         progress.update(layers, total=len(rows))
         task = progress.add_task("certifying images", total=len(split))
-        done = certify_in_parts(program, split, batch_size, lambda n: progress.update(task, advance=n))
+        done = certify(
+            program,
+            UnitImages(split.pixels),
+            split.labels,
+            batch_size=batch_size,
+            progress=lambda n: progress.update(task, advance=n),
+        )
     record = Certification(
         model=str(loaded.folder),
         data=loaded.data,
@@ -101,18 +108,6 @@ def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split)
     mine = (loaded.model.spec.checksum, loaded.checkpoint, name, len(split))
     theirs = (known.checksum, known.checkpoint, known.split, known.summary.images)
     return known if mine == theirs and same and not known.summary.not_finite else None
-
-
-def certify_in_parts(
-    program: FrozenModel, split: Split, batch_size: int, progress: Callable[[int], None] = lambda n: None
-) -> Certificates:
-    """Certify a split, of which only a part is in memory as floating-point numbers at a time."""
-    return Certificates.joined(
-        [
-            certify(program, to_unit(images, torch.float64), labels, batch_size=batch_size, progress=progress)
-            for images, labels in _parts(split, batch_size)
-        ]
-    )
 
 
 def _parts(split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:

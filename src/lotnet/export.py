@@ -211,7 +211,7 @@ def _portable(model: FrozenModel) -> nn.Module:
     model = copy.deepcopy(model)
     for name, module in list(model.named_modules()):
         if isinstance(module, FrozenAveragePool):
-            model.set_submodule(name, _WindowSums(module.settings["size"]))
+            model.set_submodule(name, _WindowSums(module.spec.size))
     with torch.no_grad():
         model(torch.zeros(2, *model.input_shape, dtype=model.precision))
     for module in model.modules():

@@ -14,6 +14,13 @@ from lotnet.errors import InputError
 _PARTIAL = ".partial"
 
 
+def unreadable(
+    path: Path, error: OSError, remedy: str = "check its permissions and the disk, and try again"
+) -> InputError:
+    """The error about a file that cannot be read. Nothing is known about its content, so it is not called damaged."""
+    return InputError(f"cannot read {path} ({error.strerror or error}): {remedy}")
+
+
 def atomic_write(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new content, never half of it."""
     with replacing(path) as partial:

@@ -8,11 +8,8 @@ model that `lotnet certify` stored in RUN/model is read. Without one, the best c
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from lotnet.data import Dataset, Split, to_unit
+from lotnet.data import Dataset, Split
 from lotnet.data import load as load_dataset
-from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
@@ -20,7 +17,7 @@ from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shippe
 from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
-__all__ = ["LoadedModel", "choose_device", "load", "load_model"]
+__all__ = ["LoadedModel", "load", "load_model"]
 
 MODEL = "A run directory, a model folder, or the name of a model that comes with lotnet."
 """For --help."""
@@ -109,8 +106,3 @@ def _from_run(run: Run) -> LoadedModel:
 
 def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
     return LoadedModel(model, folder, model.spec.classes, model.spec.data)
-
-
-def tensors(split: Split) -> tuple[torch.Tensor, torch.Tensor]:
-    """The images of a split as float64 in [0, 1], and its labels."""
-    return to_unit(split.images, torch.float64), split.labels

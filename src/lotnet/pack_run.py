@@ -6,10 +6,10 @@ from math import prod
 import torch
 from rich.console import Console
 
+from lotnet.certification.certificate import certify
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary, summarize
-from lotnet.certify_run import certify_in_parts
-from lotnet.data import Split
+from lotnet.data import Split, UnitImages
 from lotnet.frozen.model import FrozenModel
 from lotnet.pretrained.packed import Packed, PackedResult, pack
 from lotnet.progress import progress_bar
@@ -17,7 +17,7 @@ from lotnet.runs.directory import Run
 
 
 def pack_run(
-    run: Run, split: Split, device: torch.device, console: Console, batch_size: int = 250
+    run: Run, split: Split, device: torch.device, console: Console, batch_size: int | None = None
 ) -> tuple[Packed, Summary]:
     """Pack the best network of a run, and certify it on the split; nothing is written.
 
@@ -41,10 +41,16 @@ def _packed(run: Run) -> Packed:
 
 
 def _certified(
-    model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int, console: Console
+    model: FrozenModel, split: Split, classes: tuple[str, ...], batch_size: int | None, console: Console
 ) -> Summary:
     with progress_bar(console) as progress:
         task = progress.add_task("certifying images", total=len(split))
         program = model.astype(torch.float64)
-        done = certify_in_parts(program, split, batch_size, lambda n: progress.update(task, advance=n))
+        done = certify(
+            program,
+            UnitImages(split.pixels),
+            split.labels,
+            batch_size=batch_size,
+            progress=lambda n: progress.update(task, advance=n),
+        )
     return summarize(done, list(RADII), classes, prod(split.shape))

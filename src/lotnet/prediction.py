@@ -118,14 +118,16 @@ class Picture:
         )
 
 
-def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int = 250) -> list[Prediction]:
+def predict(
+    model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_size: int | None = None
+) -> list[Prediction]:
     """Predict the label of each image, with the radius within which it is proved.
 
     Args:
         model: the frozen model, from `freeze` or `load`.
         images: one tensor of pixels in [0, 1] (b, c, h, w), or a list of image files, which are read like the model's
             training images.
-        batch_size: images at a time.
+        batch_size: images at a time, by default 250, fewer if they are large.
 
     To call this often, pass `model.astype(torch.float64)`, which caches the proved bounds of its layers.
 
@@ -145,11 +147,9 @@ def predict(model: FrozenModel, images: Tensor | Sequence[str | Path], *, batch_
     if not images.isfinite().all():
         raise InputError("some pixels are NaN or infinite: predict images with pixels in [0, 1]")
     program = model.astype(torch.float64) if isinstance(model, FrozenModel) else model  # certify refuses any other
-    certificates = certify(program, images, batch_size=batch_size)
-    device = next(iter(model.buffers())).device
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        parts = [program(batch.to(device, torch.float64)).cpu() for batch in images.split(batch_size)]
-    rows = torch.cat(parts).tolist()
+    certificates = certify(program, images, batch_size=batch_size, keep_logits=True)
+    assert certificates.logits is not None
+    rows = certificates.logits.tolist()
     names = class_names(model, len(rows[0]))
     return [
         Prediction(names[c.prediction], c.prediction, dict(zip(names, logits, strict=True)), c.radius_float)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import atomic_write, unreadable
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ def read_text(path: Path, remedy: str) -> str:
     try:
         return path.read_text()
     except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror}): {remedy}") from None
+        raise unreadable(path, error, remedy) from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is damaged (it is not text): {remedy}") from None
 

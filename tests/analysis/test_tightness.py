@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from lotnet.analysis.plotting import png
-from lotnet.analysis.tightness import Subject, Tightness, draw, tightness
+from lotnet.analysis.tightness import Subject, Tightness, analyze, draw, tightness
 from lotnet.cli.main import main
+from lotnet.data import Split
 from lotnet.errors import printable
 from lotnet.layers import (
     ConvexResidual,
@@ -105,6 +107,17 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
 def test_a_model_with_only_a_head_attains_its_bound() -> None:
     model = freeze(nn.Sequential(Normalize([0.5, 0.4], 0.25), nn.Flatten(), OrthogonalLinear(32, 3)).eval(), 4)
     assert tightness(model, IMAGES).share == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_pixels_have_the_precision_of_the_model(dtype: torch.dtype) -> None:
+    """A model without a normalisation would not convert them."""
+    torch.manual_seed(0)
+    model = freeze(nn.Sequential(nn.Flatten(), OrthogonalLinear(32, 3)).to(dtype), (2, 4, 4), dtype)
+    split = Split((255 * IMAGES).to(torch.uint8), torch.zeros(40, dtype=torch.int64))
+    found = analyze({"model": Subject("model", "lot", model, split)}, None, Console(quiet=True))
+    assert found["model"].share == pytest.approx(1, abs=1e-6)
+    assert tightness(model, IMAGES) == tightness(model, IMAGES.to(dtype))
 
 
 @pytest.mark.parametrize("name", [r"$x_$y", r"a\$b$\frac$", "_hidden", "a\x1b[2Jb", "a\udcffb"])

@@ -6,6 +6,7 @@ import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from lotnet.attacks import (
     auto_attack_l2,
     check_certificates,
     is_within,
+    linf_accuracy,
     nearest_boundary,
     nearest_examples,
     onto_sphere,
@@ -35,6 +37,8 @@ from lotnet.attacks import (
 from lotnet.attacks.autoattack import groups_of_distant_images
 from lotnet.attacks.check import attack_points
 from lotnet.certification import certify
+from lotnet.data import UnitImages
+from lotnet.data.stored import StoredImages
 from lotnet.errors import InputError
 from lotnet.losses import margins
 
@@ -250,6 +254,28 @@ def test_the_report_sets_accuracies_side_by_side() -> None:
     repeated = attack_report(model, images, labels, settings)
     assert repeated.to_dict() == report.to_dict()
     assert json.loads(json.dumps(report.to_dict()))["attacked"] == report.attacked
+
+
+def test_images_in_a_file_are_attacked_alike_and_read_a_batch_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The images of a folder may be more than fit in memory. The random starts are the same."""
+    levels = torch.randint(0, 256, (60, 2, 4, 4), generator=seeded(), dtype=torch.uint8)
+    (tmp_path / "images").write_bytes(levels.numpy().tobytes())
+    stored = UnitImages(StoredImages(tmp_path / "images", 0, 60, (2, 4, 4)))
+    model, images, counts = deep_model(), UnitImages(levels)[:], []
+    labels = certify(model, images).predictions.clone()
+    labels[::4] = (labels[::4] + 1) % 5
+    settings = AttackSettings(radius=0.05, steps=5, batch_size=7, seed=3, budget=Budget(steps=2, tries=1))
+    expected = attack_report(model, images, labels, settings).to_dict()
+    accuracy = linf_accuracy(model, images, labels, 0.02, batch_size=7, seed=3)
+    read = StoredImages.read
+    monkeypatch.setattr(StoredImages, "read", lambda *given: [part := read(*given), counts.append(len(part))][0])
+    assert attack_report(model, stored, labels, settings).to_dict() == expected
+    assert linf_accuracy(model, stored, labels, 0.02, batch_size=7, seed=3) == accuracy
+    assert accuracy.attacked < accuracy.clean == 0.75
+    assert max(counts) == 24  # of which the nearest adversarial examples are looked for
+    assert sorted(set(counts))[-2] == 7
 
 
 def test_the_nearest_examples_lie_beyond_their_certificates() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lotnet import (
     AveragePool,
     Centering,
+    Concatenation,
     FrozenModel,
     MaxMin,
     Normalize,
@@ -22,6 +23,7 @@ from lotnet import (
     freeze,
 )
 from lotnet.certification import Certificates, audit, certify
+from lotnet.data import UnitImages
 from lotnet.errors import InputError
 from lotnet.frozen.convolution import kernel_norm
 from lotnet.frozen.model import assemble
@@ -209,6 +211,47 @@ def test_the_audit_has_one_row_for_each_layer(frozen: FrozenModel, certificates:
     assert errors and all(error is not None and error < 1e-5 for error in errors)
     with pytest.raises(InputError, match="freeze it first"):
         next(audit(network()))  # type: ignore[arg-type]
+
+
+def test_the_audit_names_the_layers_inside_branches() -> None:
+    branches = Concatenation(OrthogonalConv2d(2, 3, 3), nn.Sequential(MaxMin(), OrthogonalConv2d(2, 2, 3)), MaxMin())
+    model = freeze(nn.Sequential(branches, nn.Flatten(), OrthogonalLinear(7 * 36, 2)), (2, 6, 6))
+    rows = [(row.name, row.kind) for row in audit(model)]
+    assert rows == [
+        ("model.0.branches.0.0", "Spectrum"),
+        ("model.0.branches.1.0", "MaxMin"),
+        ("model.0.branches.1.1", "Spectrum"),
+        ("model.0.branches.2.0", "MaxMin"),
+        ("model.1", "Flatten"),
+        ("model.2", "Linear"),
+    ]
+
+
+def test_images_that_are_read_later_have_the_same_certificates(frozen: FrozenModel) -> None:
+    levels = torch.randint(0, 256, (20, 3, 6, 6), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    labels = torch.arange(20) % 10
+    done, expected = [], certify(frozen, UnitImages(levels)[:], labels, batch_size=8)
+    found = certify(frozen, UnitImages(levels), labels, batch_size=8, progress=done.append)
+    assert done == [8, 8, 4]
+    assert list(found) == list(expected) and found.logits is None
+
+    class Levels(UnitImages):
+        """Forgets to divide by 255."""
+
+        def __getitem__(self, index: Tensor | slice, /) -> Tensor:
+            return 255 * super().__getitem__(index)
+
+    with pytest.raises(InputError, match="pixels lie in"):
+        certify(frozen, Levels(levels))
+    with pytest.raises(InputError, match="20 images need as many labels"):
+        certify(frozen, UnitImages(levels), labels[:5])
+
+
+def test_logits_are_kept_if_asked_for(frozen: FrozenModel) -> None:
+    found = certify(frozen, images(), batch_size=16, keep_logits=True)
+    program = frozen.astype(torch.float64)
+    assert found.logits is not None
+    assert torch.equal(found.logits, torch.cat([program(x.double()) for x in images().split(16)]))
 
 
 # ---- images that cannot be certified

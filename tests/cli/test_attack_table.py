@@ -10,7 +10,8 @@ import torch
 from lotnet.attacks import PGD_LINF, linf_accuracy, pgd_linf
 from lotnet.cli.main import main
 from lotnet.cli.verbs.train import read_arguments
-from lotnet.load_model import load_model, tensors
+from lotnet.data import to_unit
+from lotnet.load_model import load_model
 from lotnet.paper import results
 from lotnet.paper import tables as paper
 
@@ -29,7 +30,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_a_row_is_the_accuracy_under_attack(runs: list[str]) -> None:
     opened = load_model(runs[0])
-    images, labels = tensors(opened.split("test", 40))
+    split = opened.split("test", 40)
+    images, labels = to_unit(split.images, torch.float64), split.labels
     found = linf_accuracy(opened.model, images, labels, 0.05, replace(PGD_LINF, steps=5), batch_size=16, seed=3)
     graph = opened.model.astype(torch.float64)
     right = graph(images).argmax(dim=1) == labels
@@ -60,7 +62,8 @@ def test_the_table_has_a_row_for_each_model(runs: list[str], capsys: pytest.Capt
 def test_the_loss_and_the_step_decide_the_attack(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """With more than one step, raising the cross-entropy takes another way than lowering the margin."""
     opened = load_model(runs[0])
-    images, labels = tensors(opened.split("test", 20))
+    split = opened.split("test", 20)
+    images, labels = to_unit(split.images, torch.float64), split.labels
     graph = opened.model.astype(torch.float64)
     settings = replace(PGD_LINF, steps=3)
     points = [

@@ -102,6 +102,19 @@ def test_another_version_is_named(stored):
     assert cache.origin(stored) is None
 
 
+def test_a_file_that_cannot_be_read_is_not_called_damaged(stored, monkeypatch):
+    """Its content may be intact, so nobody should delete it."""
+
+    def broken(*arguments, **settings):
+        raise OSError(5, "Input/output error")
+
+    for place in (lambda: monkeypatch.setattr(np, "memmap", broken), lambda: stored.unlink() or stored.mkdir()):
+        place()
+        with pytest.raises(InputError, match=r"cannot read .*toy\.safetensors \(.*\): check its permissions") as caught:
+            cache.read(stored)
+        assert "damaged" not in str(caught.value) and "delete" not in str(caught.value)
+
+
 def test_a_foreign_safetensors_file_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     save_file({"weight": torch.zeros(2)}, path)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from accessibility import serious
-from lotnet.data import load, to_unit
-from lotnet.demo.answers import png
+from lotnet.data import load
+from lotnet.data.pictures import png
 from lotnet.demo.server import LARGEST_UPLOAD, Server
 
 
@@ -32,7 +32,7 @@ def tab(browser: Any, page: Server) -> Iterator[Any]:
 @pytest.fixture
 def digit(tmp_path: Path) -> Path:
     path = tmp_path / "digit.png"
-    path.write_bytes(png(to_unit(load("digits").test.images[0])))
+    path.write_bytes(png(load("digits").test.images[0]))
     return path
 
 

@@ -23,14 +23,15 @@ from torch import nn
 from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.cli.main import main
 from lotnet.data import load, to_unit
-from lotnet.demo.answers import Answers, amplified, png
+from lotnet.data.pictures import levels, png
+from lotnet.demo.answers import Answers, amplified
 from lotnet.demo.server import LARGEST_UPLOAD, Server, is_loopback
 from lotnet.prediction import predict
 
 
 @pytest.fixture(scope="module")
 def digit() -> bytes:
-    return png(to_unit(load("digits").test.images[0]))
+    return png(load("digits").test.images[0])
 
 
 def request(page: Server, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, dict]:
@@ -165,7 +166,7 @@ def test_a_grey_image_stays_grey_under_attack_where_the_model_reads_color(digit:
     for name in ("picture", "change"):
         pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(found[name].partition(",")[2]))))
         assert pixels.shape == (8, 8, 3) and pixels.std() > 0 and (pixels == pixels[..., :1]).all()
-    colors = png(torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0)))
+    colors = png(levels(torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0))))
     assert not answers.predict(colors)["grey"]
     change = answers.attack(colors, 0.5)["change"]
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(change.partition(",")[2]))))

@@ -9,13 +9,13 @@ from http.client import HTTPConnection
 
 import pytest
 
-from lotnet.data import load, to_unit
+from lotnet.data import load
+from lotnet.data.pictures import png
 from lotnet.demo import limits
-from lotnet.demo.answers import png
 from lotnet.demo.limits import Quota
 from lotnet.demo.server import Server
 
-PICTURE = png(to_unit(load("digits").test.images[0]))
+PICTURE = png(load("digits").test.images[0])
 WHOLE = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
 
 

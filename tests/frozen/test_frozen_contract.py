@@ -217,13 +217,17 @@ def test_lipschitz_bound_covers_the_jacobian(kind: str, dtype: torch.dtype) -> N
             assert norm <= float(module.lipschitz_bound()) * (1 + 1e-14)  # the SVD itself errs by that
 
 
-def parts(module: FrozenModule) -> list[nn.Module]:
-    """Children in double precision, for the two kinds that have some."""
-    children = list(module.stages) if hasattr(module, "stages") else list(module.children())
-    return [
-        type(c)(torch.float64, c.settings, dict(c.named_buffers(recurse=False)), *parts(c))  # type: ignore[arg-type]
-        for c in children
-    ]
+def parts(module: FrozenModule) -> list[FrozenModule]:
+    """The modules that it is made of, in double precision."""
+    return [type(c)(torch.float64, c.settings, dict(c.named_buffers(recurse=False)), *parts(c)) for c in module.parts()]
+
+
+@kinds
+def test_parts_are_found_by_their_names(kind: str) -> None:
+    for case in CASES[kind]:
+        module, _ = case(torch.float32)
+        found = [module.get_submodule(name) for name in module.part_names(len(module.parts()))]
+        assert all(one is other for one, other in zip(found, module.parts(), strict=True))
 
 
 @kinds

@@ -498,6 +498,18 @@ def test_changed_class_and_data_names_are_noticed(tmp_path: Path, change: dict[s
     assert FrozenModel.load(tmp_path).settings.items() >= change.items()
 
 
+def test_two_classes_of_one_name_are_refused(tmp_path: Path) -> None:
+    """A prediction has its logits by class name, so one of the two classes would be lost."""
+    model = freeze(nn.Sequential(nn.Flatten(), OrthogonalLinear(4, 3)), (1, 2, 2))
+    with pytest.raises(InputError, match="two classes have the name 'cat': rename one"):
+        model.name_classes(["cat", "dog", "cat"])
+    assert model.spec.classes == ()
+    model._set(classes=["cat", "dog", "cat"])  # as an earlier version stored them
+    model.save(tmp_path)
+    with pytest.raises(InputError, match="has two classes of the name 'cat': save it again with another name"):
+        FrozenModel.load(tmp_path)
+
+
 def test_another_format_and_a_missing_folder_are_refused(stored: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(stored, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
+from lotnet.linalg.bounds import beta, beta_conv, constant_image_norm, norm_bound, series_bound, spectral_norm_bound
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 SCALES = (1.0, 1e-30, 1e30, 1e-44)
@@ -27,6 +27,13 @@ def test_spectral_norm_bound_against_fifty_digits() -> None:
     assert not outcome.failures
     assert outcome.refused <= outcome.count // 100
     assert outcome.excess < 1e-7
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 12, 4096**2])
+def test_the_norm_of_an_image_with_constant_channels(pixels: int) -> None:
+    values = torch.tensor([0.1, -3.0, 1e-30], dtype=torch.float64)
+    bound = Fraction(float(constant_image_norm(values, pixels)))
+    assert pixels * _exact_square(values) <= bound**2 <= pixels * _exact_square(values) * Fraction(1 + 1e-12)
 
 
 @pytest.mark.slow

@@ -125,7 +125,11 @@ def test_layers_say_what_is_multiplied(pictures: Split, tmp_path: Path) -> None:
     certificates = read(run)
     certificates["audit"][1]["name"] = "model.1.shortcut.0"
     (run / "certificates.json").write_text(json.dumps(certificates))
-    assert "A residual block counts as" in render(collect([run]), None, 0.0)
+    page = render(collect([run]), None, 0.0)
+    assert "A residual block counts as" in page and "concatenated" not in page
+    certificates["audit"][1]["name"] = "model.1.branches.0.0"
+    (run / "certificates.json").write_text(json.dumps(certificates))
+    assert "Branches that are concatenated count as" in render(collect([run]), None, 0.0)
 
 
 def test_acronyms_are_expanded_as_in_the_glossary() -> None:

@@ -1,5 +1,6 @@
 """Checkpoints as files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,26 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(DamagedError, match="damaged"):
         read(path)
+
+
+def test_an_older_checkpoint_does_not_replace_one_that_cannot_be_read(tmp_path: Path) -> None:
+    """A disk that fails for a moment must not undo an epoch of training."""
+    checkpoints, warnings = Checkpoints(tmp_path), list[str]()
+    for steps in (12, 24):
+        checkpoints.save(replace(POSITION, total_steps=steps), {"weights.a": torch.ones(1)})
+    last = checkpoints.steps()[-1]
+    content = last.read_bytes()
+    last.unlink()
+    last.mkdir()
+    with pytest.raises(
+        InputError, match=r"cannot read .*00000024\.safetensors \(.*\): check its permissions"
+    ) as caught:
+        checkpoints.latest("abc", warnings.append)
+    assert not isinstance(caught.value, DamagedError) and warnings == []
+    last.rmdir()
+    last.write_bytes(content)
+    found = checkpoints.latest("abc", warnings.append)
+    assert found is not None and found[0].total_steps == 24
 
 
 @pytest.mark.parametrize("name", ["weights.a", "average.a"])

@@ -257,6 +257,11 @@ def test_a_damaged_file_is_refused(content: str, tmp_path: Path) -> None:
         results.read(path)
 
 
+def test_a_file_that_cannot_be_read_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .* \(Is a directory\): check its permissions and the disk"):
+        results.read(tmp_path)
+
+
 def test_a_file_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "selftraining.json"
     path.write_text(FORMAT_1.read_text().replace('"format": 1', '"format": 9'))

@@ -231,3 +231,11 @@ def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, 
     tensors.write_bytes(tensors.read_bytes()[:-1] + b"\0")
     with pytest.raises(InputError, match="damaged"):
         pseudolabels.read(tmp_path, images, model)
+    tensors.unlink()
+    with pytest.raises(InputError, match="are incomplete: delete"):
+        pseudolabels.read(tmp_path, images, model)
+    for name in ("pseudo-labels.safetensors", "pseudo-labels.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).mkdir()
+        with pytest.raises(InputError, match=rf"cannot read .*{name} \(Is a directory\): check its permissions"):
+            pseudolabels.read(tmp_path, images, model)

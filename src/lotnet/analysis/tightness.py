@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from lotnet.analysis.files import AnalysisFiles
 from lotnet.analysis.plotting import SMALL, WIDTH, figure, heading, line, plain_axes, png, put_title
-from lotnet.data import Split, to_unit
+from lotnet.certification.batches import Images, batches, usual_batch
+from lotnet.data import Split, UnitImages
 from lotnet.frozen.base import FrozenModule, FrozenSequential
 from lotnet.frozen.model import FrozenModel
 from lotnet.palette import styles
@@ -29,9 +29,7 @@ CAPTION = (
     "than its bound says, and the last point is the share of the bound that is left at the pixels."
 )
 KINDS = {
-    "Convolution": "convolution",
     "Dense": "convolution",
-    "DirectSum": "convolution",
     "Dilated": "convolution",
     "Grouped": "convolution",
     "Kernel": "convolution",
@@ -87,14 +85,13 @@ class Subject:
     split: Split
 
 
-def analyze(subjects: dict[str, Subject], batch_size: int, console: Console) -> dict[str, Tightness]:
+def analyze(subjects: dict[str, Subject], batch_size: int | None, console: Console) -> dict[str, Tightness]:
     """Measure each model on its images, on the device the model is on. `subjects` are by their source."""
     found = {}
     with progress_bar(console) as progress, arithmetic(tf32=False):
         task = progress.add_task("computing gradients", total=sum(len(subject.split) for subject in subjects.values()))
         for name, subject in subjects.items():
-            device = next(iter(subject.model.buffers())).device
-            images = to_unit(subject.split.images).to(device)
+            images = UnitImages(subject.split.pixels, subject.model.precision)
             found[name] = tightness(subject.model, images, batch_size, lambda n: progress.update(task, advance=n))
     return found
 
@@ -109,13 +106,18 @@ def files(subjects: dict[str, Subject], split: str, found: dict[str, Tightness],
 
 
 def tightness(
-    model: FrozenModel, images: Tensor, batch_size: int = 250, progress: Callable[[int], None] = lambda n: None
+    model: FrozenModel,
+    images: Images,
+    batch_size: int | None = None,
+    progress: Callable[[int], None] = lambda n: None,
 ) -> Tightness:
-    """Measure the margin between the two largest logits, on images in the model's precision and on its device."""
+    """Measure the margin between the two largest logits, in the model's precision and on its device."""
     *named, (_, head) = _stages(model, "model")
     constants = torch.tensor([float(stage.lipschitz_bound()) for _, stage in named], dtype=torch.float64)
     kept, shapes = [], []
-    for batch in images.split(batch_size):
+    device = next(iter(model.buffers())).device
+    for chosen in batches(len(images), usual_batch(model.input_shape, batch_size)):
+        batch = images[chosen].to(device, model.precision)
         points = [batch.detach().requires_grad_()]
         for _, stage in named:
             points.append(stage(points[-1]))

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from lotnet.attacks.pgd import LINF_RADIUS, PGD_LINF, Model, PGDSettings, pgd_linf
+from lotnet.certification.batches import Images, batches, usual_batch
 from lotnet.frozen.model import FrozenModel
 
 
 def count_robust(
     model: Model,
     attack: Callable[[Tensor, Tensor], Tensor],
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     chosen: Tensor,
     device: torch.device,
@@ -43,26 +44,31 @@ class LInfAccuracy:
 
 def linf_accuracy(
     model: FrozenModel,
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     radius: float = LINF_RADIUS,
     settings: PGDSettings = PGD_LINF,
     *,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     seed: int = 0,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LInfAccuracy:
-    """Measure accuracy without an attack and under `pgd_linf`. `progress` gets counts of images done."""
+    """Measure accuracy without an attack and under `pgd_linf`. `progress` gets counts of images done.
+
+    `images` may be `lotnet.data.UnitImages`, which reads a batch at a time.
+    """
+    size = usual_batch(model.input_shape, batch_size)
     device = next(iter(model.buffers())).device
     program = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        logits = torch.cat([program(x.to(device, torch.float64)).cpu() for x in images.split(batch_size)])
+        parts = [program(images[chosen].to(device, torch.float64)).cpu() for chosen in batches(len(images), size)]
+    logits = torch.cat(parts)
     correct = logits.isfinite().all(dim=1) & (logits.argmax(dim=1) == labels)
     progress(int((~correct).sum()))
 
     def attack(x: Tensor, y: Tensor) -> Tensor:
         return pgd_linf(program, x, y, radius, settings, generator=generator)
 
-    robust = count_robust(program, attack, images, labels, correct, device, batch_size, progress)
+    robust = count_robust(program, attack, images, labels, correct, device, size, progress)
     return LInfAccuracy(len(images), float(correct.double().mean()), robust / len(images))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lotnet.attacks.pgd import Model
+from lotnet.certification.batches import usual_batch
 from lotnet.errors import InputError
 
 
@@ -62,7 +63,7 @@ def auto_attack_l2(
     *,
     steps: int = 100,
     queries: int = 5000,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     seed: int = 0,
 ) -> Tensor:
     """Run the standard version of AutoAttack: APGD on cross-entropy, targeted APGD, targeted FAB, Square.
@@ -73,9 +74,10 @@ def auto_attack_l2(
     pixels a side.
     """
     standard = require_auto_attack()
+    size = usual_batch(images.shape[1:], batch_size)
     if isinstance(radius, Tensor) and radius.ndim:
-        attack_group = partial(auto_attack_l2, steps=steps, queries=queries, batch_size=batch_size, seed=seed)
-        return _at_own_radii(attack_group, model, images, labels, radius.to(images.device), batch_size)
+        attack_group = partial(auto_attack_l2, steps=steps, queries=queries, batch_size=size, seed=seed)
+        return _at_own_radii(attack_group, model, images, labels, radius.to(images.device), size)
     single = _Float32Model(model, images.dtype)
     with torch.no_grad():
         classes = single(images[:1].float()).shape[1]
@@ -89,7 +91,7 @@ def auto_attack_l2(
     impossible = {"apgd-t": classes < 4, "square": min(images.shape[-2:]) < 5}
     attack.attacks_to_run = [name for name in attack.attacks_to_run if not impossible.get(name)]
     with torch.random.fork_rng(devices=[]):  # it seeds the global generator
-        perturbed, _ = attack.run_standard_evaluation(images.float(), labels, batch_size=batch_size)
+        perturbed, _ = attack.run_standard_evaluation(images.float(), labels, batch_size=size)
     return perturbed
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from lotnet.attacks.autoattack import auto_attack_l2, require_auto_attack
 from lotnet.attacks.pgd import Model, PGDSettings, for_each, nearest_boundary, pgd_l2
 from lotnet.attacks.rounding_search import onto_sphere, rounding_search, squared_distance
+from lotnet.certification.batches import Images, usual_batch
 from lotnet.certification.certificate import Certificates, Claim
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.frozen.model import FrozenModel
@@ -76,11 +77,11 @@ class Counterexample:
 
 def check_certificates(
     model: FrozenModel,
-    images: Tensor,
+    images: Images,
     certificates: Certificates,
     budget: Budget | None = None,
     *,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     generator: torch.Generator | None = None,
 ) -> list[Counterexample]:
     """Attack every image that has a radius, at that radius. Return the first counterexample per image and claim.
@@ -94,13 +95,13 @@ def check_certificates(
         require_auto_attack()
     device = next(iter(model.buffers())).device
     program = model.astype(torch.float64).to(device)
-    limits = bounds(program)
+    limits, size = bounds(program), usual_batch(model.input_shape, batch_size)
     found = []
     claims: tuple[Claim, ...] = ("float", "real")
     for claim in claims:
         order = certificates.radii[claim].argsort(stable=True)  # batches of similar radii, which AutoAttack needs
         chosen = order[certificates.radii[claim][order] > 0]
-        for index in chosen.split(batch_size):
+        for index in chosen.split(size):
             if not len(index):
                 continue
             x, labels = images[index].to(device, torch.float64), certificates.predictions[index].to(device)

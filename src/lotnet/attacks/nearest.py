@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lotnet.attacks.pgd import Model, PGDSettings, pgd_l2
+from lotnet.certification.batches import Images
 from lotnet.certification.certificate import Certificates
 
 _ROUNDS = 10
@@ -37,7 +38,7 @@ class Nearest:
 
 def nearest_examples(
     model: Model,
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     certificates: Certificates,
     *,
@@ -45,7 +46,10 @@ def nearest_examples(
     steps: int = 20,
     generator: torch.Generator | None = None,
 ) -> list[Nearest]:
-    """Attack the `count` least and the `count` most robust images. Images for which PGD finds nothing are left out."""
+    """Attack the `count` least and the `count` most robust images. Images for which PGD finds nothing are left out.
+
+    `model` is the float64 program.
+    """
     radii = certificates.radii["float"]
     held = (certificates.correct() & (radii > 0)).nonzero().flatten()
     order = held[radii[held].argsort(stable=True)]
@@ -53,7 +57,7 @@ def nearest_examples(
     if not len(chosen):
         return []
     before, certified = labels[chosen], radii[chosen]
-    points, distances, after = nearest_adversarial(model, images[chosen], before, certified, steps, generator)
+    points, distances, after = nearest_adversarial(model, images[chosen].double(), before, certified, steps, generator)
     return [
         Nearest(int(n), int(before[i]), int(after[i]), float(certified[i]), float(distances[i]), points[i].cpu())
         for i, n in enumerate(chosen)

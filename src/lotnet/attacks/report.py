@@ -14,6 +14,7 @@ from lotnet.attacks.nearest import Nearest, nearest_examples
 from lotnet.attacks.pgd import LINF_RADIUS, PGD_L2, PGD_LINF, Model, pgd_l2, pgd_linf
 from lotnet.attacks.rounding_search import is_within, onto_sphere
 from lotnet.certification import Certificates, certify
+from lotnet.certification.batches import Images, usual_batch
 from lotnet.frozen.model import FrozenModel
 
 Attack = Callable[[Tensor, Tensor], Tensor]  # images b c h w, labels b -> perturbed images
@@ -35,8 +36,8 @@ class AttackSettings:
     """Run AutoAttack in l2 as well."""
     budget: Budget = field(default_factory=Budget)
     """How hard the check of the certificates tries."""
-    batch_size: int = 250
-    """Images per batch."""
+    batch_size: int | None = None
+    """Images per batch; by default 250, fewer if they are large."""
     seed: int = 0
 
 
@@ -81,38 +82,38 @@ class AttackReport:
 
 def attack_report(
     model: FrozenModel,
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     settings: AttackSettings | None = None,
     *,
     certificates: Certificates | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> AttackReport:
-    """Attack a frozen model. `progress` is called with the name of each stage before it starts."""
+    """Attack a frozen model. `progress` is called with the name of each stage before it starts.
+
+    `images` may be `lotnet.data.UnitImages`, which reads a batch at a time.
+    """
     settings = settings or AttackSettings()
     if settings.auto_attack:
         require_auto_attack()
     progress("certificates")
     if certificates is None:
         certificates = certify(model, images, labels, batch_size=settings.batch_size)
+    size = usual_batch(model.input_shape, settings.batch_size)
     device = next(iter(model.buffers())).device
     program = model.astype(torch.float64).to(device)
     generator = torch.Generator().manual_seed(settings.seed)
-    finite = images.isfinite().flatten(1).all(dim=1)  # an image that is not finite is never classified correctly
-    clean = finite & (certificates.predictions == labels)
+    # An image that is not finite is never classified correctly.
+    clean = certificates.finite & (certificates.predictions == labels)
     attacked = {}
     for name, attack in _attacks(program, settings, generator).items():
         progress(name)
-        robust = count_robust(program, attack, images, labels, clean, device, settings.batch_size)
+        robust = count_robust(program, attack, images, labels, clean, device, size)
         attacked[name] = robust / len(images)
     progress("certified radii")
-    broken = check_certificates(
-        model, images, certificates, settings.budget, batch_size=settings.batch_size, generator=generator
-    )
+    broken = check_certificates(model, images, certificates, settings.budget, batch_size=size, generator=generator)
     progress("nearest examples")
-    nearest = nearest_examples(
-        lambda x: program(x.to(device)).cpu(), images.double(), labels, certificates, generator=generator
-    )
+    nearest = nearest_examples(lambda x: program(x.to(device)).cpu(), images, labels, certificates, generator=generator)
     return AttackReport(
         images=len(images),
         radius=settings.radius,

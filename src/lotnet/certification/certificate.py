@@ -13,13 +13,13 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotnet.certification.batches import Images, batches, usual_batch
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel, require_frozen
@@ -80,21 +80,8 @@ class Certificates:
     precision: str
     finite: Tensor
     """Whether all pixels of an image are finite. Otherwise it counts as misclassified, and its radius is 0."""
-
-    @staticmethod
-    def joined(parts: "Sequence[Certificates]") -> "Certificates":
-        """The certificates of several sets of images by the same model, in one."""
-        first = parts[0]
-        labels = [part.labels for part in parts if part.labels is not None]
-        return Certificates(
-            torch.cat([part.predictions for part in parts]),
-            torch.cat(labels) if len(labels) == len(parts) else None,
-            torch.cat([part.margins for part in parts]),
-            {claim: torch.cat([part.radii[claim] for part in parts]) for claim in first.radii},
-            first.lipschitz_bound,
-            first.precision,
-            torch.cat([part.finite for part in parts]),
-        )
+    logits: Tensor | None = None
+    """The logits of the float64 program, if `certify` was asked to keep them."""
 
     @staticmethod
     def of(certificates: "Sequence[Certificate]", lipschitz_bound: float, precision: str) -> "Certificates":
@@ -138,11 +125,6 @@ class Certificates:
         return float((correct if radius is None else correct & (self.radii[claim] > radius)).double().mean())
 
 
-def usual_batch(shape: Sequence[int]) -> int:
-    """Default batch size for images of this shape: 250, and fewer if they have more than 3 x 64 x 64 numbers."""
-    return max(1, min(250, 250 * 3 * 64 * 64 // prod(shape)))
-
-
 def smallest_std(model: FrozenModel) -> float:
     """Smallest std of the normalisation, or 1 without one. Standard radii use its inverse as the Lipschitz constant."""
     return min((float(m.std.abs().min()) for m in model.modules() if isinstance(m, FrozenNormalize)), default=1.0)
@@ -150,19 +132,22 @@ def smallest_std(model: FrozenModel) -> float:
 
 def certify(
     model: FrozenModel,
-    images: Tensor,
+    images: Images,
     labels: Tensor | None = None,
     *,
-    batch_size: int = 250,
+    batch_size: int | None = None,
+    keep_logits: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Certificates:
     """Prove a radius for each image, by the float64 program of a frozen model.
 
     Args:
         model: the frozen model, from `freeze` or `load`.
-        images: images (b, c, h, w) with pixels in [0, 1].
+        images: images (b, c, h, w) with pixels in [0, 1]: a tensor, or `lotnet.data.UnitImages`, which reads a batch
+            at a time.
         labels: the classes of the images; without them, there are no accuracies.
-        batch_size: images at a time. It does not change what is proved.
+        batch_size: images at a time, by default 250, fewer if they are large. It does not change what is proved.
+        keep_logits: whether the certificates keep the logits.
         progress: is called with the number of images after each batch.
 
     >>> import lotnet
@@ -176,23 +161,25 @@ def certify(
     >>> len(certificates), all(certificate.radius_float >= 0 for certificate in certificates)
     (5, True)
     """
-    if batch_size < 1:
-        raise InputError(f"a batch holds at least one image, not {batch_size}: give a larger batch_size")
     _check(model, images, labels)
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=2)
-    if torch.backends.cuda.matmul.fp32_precision == "tf32":
-        warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=2)
+    if isinstance(images, Tensor):
+        _check_pixels(images)  # before the work; other images are checked when they are read
+    _warn_of_other_arithmetic()
     device = next(iter(model.buffers())).device
     program = model.astype(torch.float64).to(device)
     limits = bounds(program)
     std = smallest_std(program)
-    parts = []
+    parts, kept = [], []
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        for batch in images.split(batch_size):
+        for chosen in batches(len(images), usual_batch(model.input_shape, batch_size)):
+            batch = images[chosen]
+            if not isinstance(images, Tensor):
+                _check_pixels(batch)
             batch = batch.to(device, torch.float64)
             finite = batch.isfinite().flatten(1).all(dim=1)
             logits = program(torch.where(finite.view(-1, *(1,) * (batch.ndim - 1)), batch, 0))
+            if keep_logits:
+                kept.append(logits.cpu())
             known = finite & logits.isfinite().all(dim=1)
             logits = torch.where(known[:, None], logits, torch.nan)  # no margin, so no radius
             parts.append([t.cpu() for t in (*certified_radii(logits, limits, std), finite)])
@@ -200,7 +187,8 @@ def certify(
     predictions, margin, plain, real, rounded, finite = (torch.cat(column) for column in zip(*parts, strict=True))
     radii: dict[Claim, Tensor] = {"plain": plain, "real": real, "float": rounded}
     labels = None if labels is None else labels.cpu()
-    return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", finite)
+    logits = torch.cat(kept) if kept else None
+    return Certificates(predictions, labels, margin, radii, limits.lipschitz, "float64", finite, logits)
 
 
 def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor, ...]:
@@ -235,7 +223,14 @@ def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor,
     return prediction, torch.nan_to_num(gaps.amin(dim=1), nan=0.0), plain, radius(1), radius(2)
 
 
-def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
+def _warn_of_other_arithmetic() -> None:
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=3)
+    if torch.backends.cuda.matmul.fp32_precision == "tf32":
+        warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=3)
+
+
+def _check(model: FrozenModel, images: Images, labels: Tensor | None) -> None:
     require_frozen(model, "certified")
     if not model.is_intact():
         raise InputError("the model was changed after freezing: freeze it again")
@@ -251,13 +246,16 @@ def _check(model: FrozenModel, images: Tensor, labels: Tensor | None) -> None:
         )
     if not len(images):
         raise InputError("there are no images to certify: pass at least one")
+    if labels is not None and (tuple(labels.shape) != (len(images),) or labels.is_floating_point()):
+        raise InputError(
+            f"{len(images)} images need as many labels, whole numbers, not a {labels.dtype} tensor of shape "
+            f"{tuple(labels.shape)}"
+        )
+
+
+def _check_pixels(images: Tensor) -> None:
     if not images.is_floating_point():
         raise InputError("pixels are floating-point numbers in [0, 1]: divide 8-bit images by 255")
     finite = images[images.isfinite()]
     if finite.numel() and not (finite.min() >= 0 and finite.max() <= 1):
         raise InputError("pixels lie in [0, 1], and some of these do not: divide 8-bit images by 255 and clip")
-    if labels is not None and (labels.shape != images.shape[:1] or labels.is_floating_point()):
-        raise InputError(
-            f"{len(images)} images need as many labels, whole numbers, not a {labels.dtype} tensor of shape "
-            f"{tuple(labels.shape)}"
-        )

@@ -53,15 +53,21 @@ def add_split(parser: Parser, default: str = "test") -> None:
     parser.add_argument("--split", type=str, default=default, metavar="{test,train}", help="Images to use.")
 
 
+def add_batch_size(parser: Parser) -> None:
+    parser.add_argument(
+        "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
+    )
+
+
 def check_split(name: str) -> None:
     if name not in ("test", "train"):
         raise InputError(f"there is no split {name}: choose test or train")
 
 
 def check_counts(options: Any, **least: int) -> None:
-    """Refuse options below their smallest sensible value, before any work is done."""
+    """Refuse options that are given below their smallest sensible value, before any work is done."""
     for name, limit in least.items():
-        if options[name] < limit:
+        if options[name] is not None and options[name] < limit:
             raise InputError(f"--{name} cannot be {options[name]}: give {limit} or more")
 
 

@@ -19,6 +19,7 @@ from lotnet.data.layout import PREFIX
 from lotnet.data.mixture import Mixture
 from lotnet.data.near_duplicates import near_duplicates
 from lotnet.data.source import Source
+from lotnet.data.unit_images import UnitImages
 from lotnet.data.unlabeled import hide_labels, pseudo_labeled, shrink, unlabeled
 from lotnet.errors import InputError
 
@@ -36,6 +37,7 @@ __all__ = [
     "Side",
     "Source",
     "Split",
+    "UnitImages",
     "choose_augmentation",
     "choose_shape",
     "decode",

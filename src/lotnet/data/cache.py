@@ -28,7 +28,7 @@ from torch import Tensor
 from lotnet.data.dataset import Dataset, Split
 from lotnet.data.stored import StoredImages
 from lotnet.errors import InputError
-from lotnet.files import replacing
+from lotnet.files import replacing, unreadable
 from lotnet.records import convert, parse_json
 
 VERSION = 1
@@ -91,7 +91,7 @@ def write_parts(name: str, classes: tuple[str, ...], train: Part, test: Part, pa
 def read(path: Path, in_file: bool = False) -> Dataset:
     """Read a stored data set. With `in_file`, images stay in the file.
 
-    Raises an `InputError` if the file is damaged or has another format version.
+    Raises an `InputError` if the file cannot be read, is damaged or has another format version.
     """
     try:
         with safe_open(path, framework="pt") as file:  # checks that the tensors fill the file
@@ -100,7 +100,9 @@ def read(path: Path, in_file: bool = False) -> Dataset:
             shapes, offsets = _places(path)
             train, test = (_split(path, shapes, offsets, part) for part in _PARTS)
             intact = about.pop("sha256") == _digest(about, shapes, train, test)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError, InputError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, InputError) as error:
         raise _damaged(path) from error
     if about["version"] != VERSION:
         raise InputError(

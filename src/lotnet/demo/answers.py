@@ -8,7 +8,6 @@ Invariants:
 * requests are answered one at a time, so memory holds the pixels of one image only.
 """
 
-import base64
 import io
 import math
 import threading
@@ -16,12 +15,12 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from lotnet.attacks import PGDSettings, pgd_l2, squared_distance
 from lotnet.certification.formatting import rounded_down
 from lotnet.data import to_unit
+from lotnet.data.pictures import levels, png_url
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.prediction import Picture, Prediction, predict, read_picture
@@ -58,7 +57,7 @@ class Answers:
             "changes": list(picture.changes),
             "scope": picture.scope(answer.radius),
             "grey": is_grey(image),
-            "picture": png_url(image[0]),
+            "picture": png_url(levels(image[0])),
         }
 
     def attack(self, content: bytes, size: float) -> dict[str, Any]:
@@ -76,8 +75,8 @@ class Answers:
             "held": after.index == before.index,
             "proved": distance < Fraction(before.radius) ** 2,
             "distance": math.sqrt(distance),
-            "picture": png_url(attacked[0]),
-            "change": png_url(amplified(attacked[0] - image[0])),
+            "picture": png_url(levels(attacked[0])),
+            "change": png_url(levels(amplified(attacked[0] - image[0]))),
         }
 
     def _attacked(self, image: Tensor, label: int, size: float) -> Tensor:
@@ -123,16 +122,3 @@ def is_grey(image: Tensor) -> bool:  # 1 c h w
 def amplified(change: Tensor) -> Tensor:
     """A difference of two images as an image: mid-grey is no change, black or white the largest."""
     return 0.5 + change / (2 * change.abs().max().clamp_min(torch.finfo(change.dtype).tiny))
-
-
-def png(pixels: Tensor) -> bytes:  # c h w, in [0, 1]
-    """The content of a PNG file."""
-    levels = (pixels.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
-    buffer = io.BytesIO()
-    Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def png_url(pixels: Tensor) -> str:
-    """The image as a data URL."""
-    return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"

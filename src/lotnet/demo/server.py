@@ -31,7 +31,8 @@ from urllib.parse import parse_qs, urlsplit
 from torch import Tensor
 
 from lotnet.data.formats import FORMATS
-from lotnet.demo.answers import Answers, png
+from lotnet.data.pictures import levels, png
+from lotnet.demo.answers import Answers
 from lotnet.demo.limits import BYTES_IN_FLIGHT, CONNECTIONS, LARGEST_UPLOAD, Quota, TimedReader
 from lotnet.errors import InputError
 
@@ -95,7 +96,7 @@ class Server(ThreadingHTTPServer):
             "examples": [{"label": e.label, "path": path} for path, e in zip(paths, examples, strict=True)],
         }
         self.gets = {path: ((files / name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
-        self.gets |= {path: (png(e.pixels), "image/png") for path, e in zip(paths, examples, strict=True)}
+        self.gets |= {path: (png(levels(e.pixels)), "image/png") for path, e in zip(paths, examples, strict=True)}
         self.gets["/about"] = (json.dumps(content).encode(), "application/json")
         self.posts = {
             "/predict": lambda body, _: answers.predict(body),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lotnet.errors import InputError
 from lotnet.frozen.shapes import Shape as Shape  # other modules import it from here
 from lotnet.frozen.shapes import match, solve
-from lotnet.linalg.roundoff import Upper, rounding_error
+from lotnet.linalg.roundoff import Upper
 from lotnet.records import Between, WrongType, convert
 
 Size = Annotated[int, Between(1, 4096)]
@@ -166,6 +166,15 @@ class FrozenModule(nn.Module, ABC):
         """How far the layer's matrices are from orthonormal; None if the layer does not report it. Not proved."""
         return None
 
+    def parts(self) -> list["FrozenModule"]:
+        """The modules that this one is made of, in the order of its constructor."""
+        return []
+
+    @classmethod
+    def part_names(cls, count: int) -> list[str]:
+        """Names of `count` parts in the names of tensors."""
+        return [f"stages.{n}" for n in range(count)]
+
     def named_layers(self, prefix: str) -> Iterator[tuple[str, "FrozenModule"]]:
         """The layers that this module is made of, each with its name. A layer is its own only one."""
         yield prefix, self
@@ -207,6 +216,9 @@ class FrozenContainer(FrozenModule):
 
     def __iter__(self) -> Any:
         return iter(self.stages)
+
+    def parts(self) -> list[FrozenModule]:
+        return list(self)
 
 
 class FrozenSequential(FrozenContainer):
@@ -253,50 +265,3 @@ class FrozenSequential(FrozenContainer):
                 return False
             shape = stage.output_shape(shape)
         return True
-
-
-class FrozenResidual(FrozenModule):
-    """`a g(x) + b f(x)`, g the shortcut: Lipschitz with constant `|a| L_g + |b| L_f`; `weights` holds a and b."""
-
-    TENSORS: ClassVar[Mapping[str, str]] = {"weights": "2"}
-    weights: Tensor
-
-    def __init__(
-        self,
-        precision: torch.dtype,
-        settings: dict[str, Any],
-        tensors: dict[str, Tensor],
-        shortcut: FrozenModule,
-        block: FrozenModule,
-    ) -> None:
-        super().__init__(precision, settings, tensors)
-        self.shortcut = shortcut
-        self.block = block
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.weights[0] * self.shortcut(x) + self.weights[1] * self.block(x)
-
-    def _prove_lipschitz(self) -> Upper:
-        return self._mix(self.shortcut.lipschitz_bound(), self.block.lipschitz_bound())
-
-    def _local_error(self, norm: Upper) -> Upper:
-        error = self._mix(self.shortcut.rounding_bound(0.0, norm), self.block.rounding_bound(0.0, norm))
-        return error + rounding_error(2, self.output_norm(norm) + error, self.precision)
-
-    def output_norm(self, norm_in: float) -> Upper:
-        return self._mix(self.shortcut.output_norm(norm_in), self.block.output_norm(norm_in))
-
-    def _mix(self, direct: Upper, through: Upper) -> Upper:
-        a, b = (abs(float(w)) for w in self.weights)
-        return direct * a + through * b
-
-    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
-        yield from self.shortcut.named_layers(f"{prefix}.shortcut")
-        yield from self.block.named_layers(f"{prefix}.block")
-
-    def output_shape(self, shape: Shape) -> Shape:
-        return self.block.output_shape(shape)
-
-    def fits(self, shape: Shape) -> bool:
-        alike = self.shortcut.fits(shape) and self.block.fits(shape)
-        return alike and self.shortcut.output_shape(shape) == self.block.output_shape(shape)

@@ -1,13 +1,67 @@
-"""Frozen branches whose outputs are concatenated."""
+"""Frozen branches whose outputs are added or concatenated."""
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from lotnet.frozen.base import FrozenContainer, Shape
+from lotnet.frozen.base import FrozenContainer, FrozenModule, Shape
 from lotnet.linalg.roundoff import Upper, rounding_error
+
+
+class FrozenResidual(FrozenModule):
+    """`a g(x) + b f(x)`, g the shortcut: Lipschitz with constant `|a| L_g + |b| L_f`; `weights` holds a and b."""
+
+    TENSORS: ClassVar[Mapping[str, str]] = {"weights": "2"}
+    weights: Tensor
+
+    def __init__(
+        self,
+        precision: torch.dtype,
+        settings: dict[str, Any],
+        tensors: dict[str, Tensor],
+        shortcut: FrozenModule,
+        block: FrozenModule,
+    ) -> None:
+        super().__init__(precision, settings, tensors)
+        self.shortcut = shortcut
+        self.block = block
+
+    def parts(self) -> list[FrozenModule]:
+        return [self.shortcut, self.block]
+
+    @classmethod
+    def part_names(cls, count: int) -> list[str]:
+        return ["shortcut", "block"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weights[0] * self.shortcut(x) + self.weights[1] * self.block(x)
+
+    def _prove_lipschitz(self) -> Upper:
+        return self._mix(self.shortcut.lipschitz_bound(), self.block.lipschitz_bound())
+
+    def _local_error(self, norm: Upper) -> Upper:
+        error = self._mix(self.shortcut.rounding_bound(0.0, norm), self.block.rounding_bound(0.0, norm))
+        return error + rounding_error(2, self.output_norm(norm) + error, self.precision)
+
+    def output_norm(self, norm_in: float) -> Upper:
+        return self._mix(self.shortcut.output_norm(norm_in), self.block.output_norm(norm_in))
+
+    def _mix(self, direct: Upper, through: Upper) -> Upper:
+        a, b = (abs(float(w)) for w in self.weights)
+        return direct * a + through * b
+
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
+        yield from self.shortcut.named_layers(f"{prefix}.shortcut")
+        yield from self.block.named_layers(f"{prefix}.block")
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return self.block.output_shape(shape)
+
+    def fits(self, shape: Shape) -> bool:
+        alike = self.shortcut.fits(shape) and self.block.fits(shape)
+        return alike and self.shortcut.output_shape(shape) == self.block.output_shape(shape)
 
 
 class FrozenConcatenation(FrozenContainer):
@@ -35,6 +89,10 @@ class FrozenConcatenation(FrozenContainer):
 
     def _combine(self, parts: list[Upper]) -> Upper:
         return sum((part * part for part in parts), Upper(0)).sqrt() * abs(float(self.scale))
+
+    def named_layers(self, prefix: str) -> Iterator[tuple[str, FrozenModule]]:
+        for n, branch in enumerate(self):
+            yield from branch.named_layers(f"{prefix}.branches.{n}")
 
     def output_shape(self, shape: Shape) -> Shape:
         shapes = [branch.output_shape(shape) for branch in self]

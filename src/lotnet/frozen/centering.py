@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape
 from lotnet.frozen.pointwise import by_channel, pixel_axes
-from lotnet.linalg.bounds import norm_bound
+from lotnet.linalg.bounds import constant_image_norm
 from lotnet.linalg.roundoff import Upper, rounding_error
 
 
@@ -40,7 +40,7 @@ class FrozenLayerCentering(FrozenModule):
         return self._bias_norm() + norm_in
 
     def _bias_norm(self) -> Upper:
-        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.bias))
+        return constant_image_norm(self.bias, self.spec.pixels)
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape

@@ -1,6 +1,7 @@
 """Frozen convolutions: one class for each form that `freezing.freeze_operator` stores."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotnet.frozen.base import FrozenModule, ImageSize, Shape, Size
-from lotnet.linalg.bounds import beta, beta_conv, norm_bound, series_bound, spectral_norm_bound
+from lotnet.linalg.bounds import beta, beta_conv, constant_image_norm, series_bound, spectral_norm_bound
 from lotnet.linalg.complex_layout import real_blocks
 from lotnet.linalg.fourier import Grid, batch_last, convolve, transfer
 from lotnet.linalg.polar import deviation
@@ -66,14 +67,16 @@ class FrozenConvolution(FrozenModule):
     def forward(self, x: Tensor) -> Tensor:
         return self.apply_linear(x) + self.bias[:, None, None]
 
+    @abstractmethod
     def apply_linear(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """The map without the bias."""
 
+    @abstractmethod
     def _linear_error(self, norm: Upper) -> Upper:
-        raise NotImplementedError
+        """Bound of the rounding error of `apply_linear`, for a tensor with `||x|| <= norm`."""
 
     def _bias_norm(self) -> Upper:
-        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.bias))
+        return constant_image_norm(self.bias, self.spec.pixels)
 
     def _local_error(self, norm: Upper) -> Upper:
         error = self._linear_error(norm)

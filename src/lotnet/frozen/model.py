@@ -16,11 +16,11 @@ from torch import Tensor
 from lotnet.errors import InputError
 from lotnet.files import atomic_write
 from lotnet.frozen.activations import FrozenGroupSort, FrozenHardtanh, FrozenLeakyReLU
-from lotnet.frozen.base import FrozenModule, FrozenResidual, FrozenSequential, Shape
-from lotnet.frozen.branches import FrozenConcatenation
+from lotnet.frozen.base import FrozenModule, FrozenSequential, Shape
+from lotnet.frozen.branches import FrozenConcatenation, FrozenResidual
 from lotnet.frozen.centering import FrozenLayerCentering
 from lotnet.frozen.convolution import FrozenDense, FrozenKernel, FrozenSeries, FrozenSpectrum
-from lotnet.frozen.direct_sum import FrozenDilated, FrozenDirectSum, FrozenGrouped
+from lotnet.frozen.direct_sum import FrozenDilated, FrozenGrouped
 from lotnet.frozen.moves import (
     FrozenChannelShift,
     FrozenChannelShuffle,
@@ -81,7 +81,6 @@ FROZEN: dict[str, type[FrozenModule]] = {
     "grouped": FrozenGrouped,
     "dilated": FrozenDilated,
 }
-_WITH_STAGES = (FrozenSequential, FrozenConcatenation, FrozenDirectSum)
 _KIND = {form: name for name, form in FROZEN.items()}
 
 
@@ -125,6 +124,8 @@ class FrozenModel(FrozenSequential):
         outputs = self.output_shape(self.input_shape)[0]
         if len(classes) != outputs:
             raise InputError(f"the model has {outputs} outputs, not {len(classes)}: give one class name for each")
+        if (twice := _repeated(classes)) is not None:
+            raise InputError(f"two classes have the name {twice!r}: rename one of them")
         self._set(classes=list(classes), data=data or self.spec.data)
 
     def _set(self, **changes: Any) -> None:
@@ -190,7 +191,7 @@ class FrozenModel(FrozenSequential):
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} holds no frozen model: `lotnet certify RUN` writes one to RUN/model") from None
         except OSError as error:
-            raise InputError(f"cannot read the frozen model in {folder}: {error.strerror}") from None
+            raise InputError(f"cannot read the frozen model in {folder}: {error.strerror or error}") from None
         except (SafetensorError, ValueError):
             raise _damaged(folder) from None
         if not isinstance(config, dict):
@@ -213,6 +214,10 @@ class FrozenModel(FrozenSequential):
             raise InputError(f"the model in {folder} is not the one that was frozen: freeze it again")
         if not named:
             raise _damaged(folder)
+        if (twice := _repeated(model.spec.classes)) is not None:
+            raise InputError(
+                f"the model in {folder} has two classes of the name {twice!r}: save it again with another name for one"
+            )
         return model
 
 
@@ -228,6 +233,11 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
         raise InputError(f"the stages do not fit together on inputs of shape {tuple(input_shape)}: freeze them for it")
     model._set(checksum=model.checksum())
     return model
+
+
+def _repeated(names: Sequence[str]) -> str | None:
+    """A name that occurs more than once."""
+    return next((name for n, name in enumerate(names) if name in names[:n]), None)
 
 
 def _digest(config: dict[str, Any]) -> str:
@@ -246,30 +256,26 @@ def largest_input_norm(shape: Shape) -> float:
 
 
 def _describe(module: FrozenModule) -> dict[str, Any]:
-    children = list(module) if isinstance(module, _WITH_STAGES) else []
-    if isinstance(module, FrozenResidual):
-        children = [module.shortcut, module.block]
-    own = {
+    return {
         "kind": _KIND[type(module)],
         "settings": module.settings,
         "tensors": sorted(dict(module.named_buffers(recurse=False))),
+        "children": [_describe(child) for child in module.parts()],
     }
-    return own | {"children": [_describe(child) for child in children]}
 
 
 def _build(
     spec: dict[str, Any], state: dict[str, Tensor], prefix: str, dtype: torch.dtype, depth: int = 0
 ) -> FrozenModule:
-    kind = spec["kind"]
+    form = FROZEN[spec["kind"]]
     if depth > _DEEPEST:
         raise InputError(f"its modules are nested more than {_DEEPEST} levels deep")
-    names = ["shortcut.", "block."] if kind == "residual" else [f"stages.{n}." for n in range(len(spec["children"]))]
-    pairs = zip(spec["children"], names, strict=True)
-    children = [_build(child, state, prefix + name, dtype, depth + 1) for child, name in pairs]
+    pairs = zip(spec["children"], form.part_names(len(spec["children"])), strict=True)
+    children = [_build(child, state, f"{prefix}{name}.", dtype, depth + 1) for child, name in pairs]
     tensors = {name: state[prefix + name] for name in spec["tensors"]}
     if any(tensor.dtype not in (torch.float32, torch.float64) for tensor in tensors.values()):
         raise InputError(f"a tensor of {prefix} is stored in neither float32 nor float64")
-    return FROZEN[kind](dtype, spec["settings"], tensors, *children)
+    return form(dtype, spec["settings"], tensors, *children)
 
 
 def require_frozen(model: object, participle: str) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lotnet.frozen.base import Exact, FrozenModule, ImageSize, Shape, Size
 from lotnet.kernels import dispatch
-from lotnet.linalg.bounds import beta, norm_bound, spectral_norm_bound
+from lotnet.linalg.bounds import beta, constant_image_norm, norm_bound, spectral_norm_bound
 from lotnet.linalg.roundoff import Upper, householder_bound, householder_error, rounding_error
 from lotnet.records import Between
 
@@ -110,10 +110,7 @@ class FrozenNormalize(FrozenModule):
         return rounding_error(2, self.output_norm(norm), self.precision)
 
     def output_norm(self, norm_in: float) -> Upper:
-        return self.lipschitz_bound() * (Upper(norm_in) + self._mean_norm())
-
-    def _mean_norm(self) -> Upper:
-        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.mean))
+        return self.lipschitz_bound() * (Upper(norm_in) + constant_image_norm(self.mean, self.spec.pixels))
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape
@@ -142,7 +139,7 @@ class FrozenShift(FrozenModule):
         return rounding_error(1, self.output_norm(norm), self.precision)
 
     def output_norm(self, norm_in: float) -> Upper:
-        return Upper(self.spec.pixels).sqrt() * float(norm_bound(self.shift)) + norm_in
+        return constant_image_norm(self.shift, self.spec.pixels) + norm_in
 
     def output_shape(self, shape: Shape) -> Shape:
         return shape

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.distributed.nn import functional as dist_fn
 
 from lotnet.errors import InputError
-from lotnet.frozen.base import FrozenModule, FrozenResidual, Shape
+from lotnet.frozen.base import FrozenModule, Shape
+from lotnet.frozen.branches import FrozenResidual
 from lotnet.frozen.pointwise import (
     FrozenAveragePool,
     FrozenDownsampling,

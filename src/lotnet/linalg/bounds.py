@@ -35,6 +35,11 @@ def norm_bound(x: Tensor, dim: int | tuple[int, ...] | None = None) -> Tensor:
     return _unscaled(_square_sum(x, dims).sqrt(), size)
 
 
+def constant_image_norm(values: Tensor, pixels: int) -> Upper:  # (c,) -> ()
+    """Upper bound of the l2 norm of an image in which each channel has its value at all pixels."""
+    return Upper(pixels).sqrt() * float(norm_bound(values))
+
+
 def beta(w: Tensor) -> Tensor:
     """`sqrt(||W||_1 ||W||_inf) >= || |W| ||_2`, |W| the matrix of moduli.  (..., m, n) -> (...)"""
     return _in_chunks(w, lambda chunk: _absolute_bound(chunk, row=(2,), column=(1,)), 2**16)

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 import torch
 
 from lotnet.attacks import LINF_RADIUS, PGD_LINF, PGDSettings, linf_accuracy
-from lotnet.load_model import LoadedModel, tensors
+from lotnet.data import UnitImages
+from lotnet.load_model import LoadedModel
 from lotnet.paper import results
 from lotnet.paper.tables import Row
 from lotnet.runs.attacks import LInfRecord
@@ -20,7 +21,7 @@ class LInfAttack:
     settings: PGDSettings = PGD_LINF
     split: str = "test"
     limit: int | None = None
-    batch_size: int = 250
+    batch_size: int | None = None
     seed: int = 0
 
 
@@ -35,9 +36,11 @@ def attack_models(
     """Attack one model after another. Nothing is certified. `progress` gets counts of images done."""
     settings = attack.settings
     for loaded in models:
+        split = loaded.split(attack.split, attack.limit)
         accuracy = linf_accuracy(
             loaded.model.to(device),
-            *tensors(loaded.split(attack.split, attack.limit)),
+            UnitImages(split.pixels),
+            split.labels,
             attack.radius,
             settings,
             batch_size=attack.batch_size,

@@ -1,13 +1,13 @@
 """The gallery: an image of each class, mistakes, the most and the least robust images, and adversarial examples."""
 
-import base64
-import io
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+import torch
+from torch import Tensor
 
 from lotnet.data import Split
+from lotnet.data.pictures import levels, png_url
 from lotnet.errors import InputError
 from lotnet.report.collect import RunData
 from lotnet.runs.data import split_subset_indices
@@ -82,7 +82,7 @@ def gallery(run: RunData, split: Split, runs: int) -> dict[str, list[Card]]:
         found[kind] = [
             Card(
                 index=int(places[n]),
-                picture=picture_url(split.image(int(places[n])).numpy()),
+                picture=picture_url(split.image(int(places[n]))),
                 label=int(run.labels[n]),
                 true=run.classes[run.labels[n]],
                 predicted=run.classes[run.predictions[n]],
@@ -145,17 +145,11 @@ def _neighbours(run: RunData, split: Split, places: np.ndarray) -> dict[int, Nei
             np.linalg.norm(pixels - image.flatten() / 255), example.distance, rtol=1e-6
         )
         if same and place in order:
-            picture = picture_url(np.rint(255 * pixels).astype(np.uint8).reshape(image.shape))
+            picture = picture_url(levels(torch.from_numpy(pixels)).view(image.shape))
             found[order[place]] = Neighbour(picture, run.classes[example.after], example.distance)
     return found
 
 
-def picture_url(pixels: np.ndarray) -> str:  # c h w, uint8
-    """A picture as a data URI, at most `_SIDE` pixels large."""
-    c, h, w = pixels.shape
-    image = Image.fromarray(pixels[0] if c == 1 else pixels.transpose(1, 2, 0))
-    if max(h, w) > _SIDE:
-        image.thumbnail((_SIDE, _SIDE))
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+def picture_url(image: Tensor) -> str:  # c h w, uint8
+    """A picture as a data URL, at most `_SIDE` pixels large."""
+    return png_url(image, _SIDE)

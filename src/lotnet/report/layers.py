@@ -60,6 +60,11 @@ def multiplied(run: RunData) -> str:
     return f"the first {count - 1} of {count} layers"
 
 
-def has_branches(run: RunData) -> bool:
+def has_residuals(run: RunData) -> bool:
     """Whether the network has residual blocks."""
     return any(".shortcut" in row.name for row in run.certification.audit)
+
+
+def has_concatenations(run: RunData) -> bool:
+    """Whether the network has branches whose outputs are concatenated."""
+    return any(".branches." in row.name for row in run.certification.audit)

@@ -13,6 +13,7 @@ from torch import Tensor
 from lotnet.attacks import PGDSettings, pgd_l2
 from lotnet.certification.plain import RADII
 from lotnet.data import Split, to_unit
+from lotnet.data.pictures import levels
 from lotnet.frozen.model import FrozenModel
 from lotnet.report.collect import RunData
 from lotnet.report.gallery import picture_url, split_indices
@@ -80,7 +81,7 @@ def strip(run: RunData, split: Split, model: FrozenModel | None) -> Strip | None
     amplified = max(1, int(0.5 / float(changes.abs().max())))
     return Strip(
         index=index,
-        picture=picture_url(_levels(image[0])),
+        picture=picture_url(levels(image[0])),
         true=run.classes[run.labels[chosen]],
         radius=float(run.radii[chosen]),
         adversarial=model is not None,
@@ -89,8 +90,8 @@ def strip(run: RunData, split: Split, model: FrozenModel | None) -> Strip | None
             Perturbed(
                 radius=radius,
                 norm=float(change.norm()),
-                picture=picture_url(_levels(moved)),
-                change=picture_url(_levels(0.5 + amplified * change)),
+                picture=picture_url(levels(moved)),
+                change=picture_url(levels(0.5 + amplified * change)),
                 predicted=None if names is None else names[n],
             )
             for n, (radius, moved, change) in enumerate(zip(RADII, perturbed, changes, strict=True))
@@ -105,7 +106,3 @@ def _stretched(images: Tensor, attacked: Tensor, radii: Tensor) -> Tensor:
         norms = changes.flatten(1).norm(dim=1).clamp_min(torch.finfo(changes.dtype).tiny)
         attacked = (images + (radii / norms)[:, None, None, None] * changes).clamp(0, 1)
     return attacked
-
-
-def _levels(pixels: Tensor) -> np.ndarray:  # c h w, in [0, 1]
-    return (255 * pixels.clamp(0, 1)).round().to(torch.uint8).numpy()

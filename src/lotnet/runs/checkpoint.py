@@ -23,7 +23,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from lotnet.errors import InputError
-from lotnet.files import atomic_write, is_partial_file, make_folder, remove_partial_files
+from lotnet.files import atomic_write, is_partial_file, make_folder, remove_partial_files, unreadable
 from lotnet.records import convert, parse_json
 
 FORMAT = 1
@@ -78,7 +78,10 @@ class Checkpoints:
         return sorted(path for path in self.folder.glob("*.safetensors") if path.stem.isdecimal())
 
     def latest(self, fingerprint: str, warn: Callable[[str], None]) -> tuple[Position, dict[str, Tensor]] | None:
-        """Read the newest intact checkpoint. Returns None if there is no checkpoint yet."""
+        """Read the newest intact checkpoint. Returns None if there is no checkpoint yet.
+
+        A checkpoint that cannot be read is an error, because it may be intact.
+        """
         paths = self.steps()
         for path in reversed(paths):
             try:
@@ -130,8 +133,8 @@ def write(path: Path, position: Position, tensors: dict[str, Tensor]) -> None:
 def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str, Tensor]]:
     """Read position and tensors.
 
-    Raises `DamagedError` if the file is damaged, and `InputError` if it belongs to other settings or to another format
-    version.
+    Raises `DamagedError` if the file is damaged, and `InputError` if it cannot be read, or belongs to other settings or
+    to another format version.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -146,7 +149,9 @@ def read(path: Path, fingerprint: str | None = None) -> tuple[Position, dict[str
         position = convert(Position, about)
     except InputError:
         raise
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (SafetensorError, KeyError, TypeError, ValueError):
         raise DamagedError(f"{path} is damaged and is not used: delete it, or resume from an older one") from None
     if fingerprint is not None and position.fingerprint != fingerprint:
         raise InputError(

@@ -19,9 +19,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from lotnet.certification.batches import usual_batch
 from lotnet.data import to_unit
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import atomic_write, unreadable
 from lotnet.frozen.model import FrozenModel
 from lotnet.records import parse_json
 from lotnet.training.precision import evaluating
@@ -49,7 +50,7 @@ def label(
     images: Tensor,
     classes: int,
     *,
-    batch_size: int = 250,
+    batch_size: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> PseudoLabels:
     """Label uint8 images by the float64 program of a frozen model, on the device the model is on."""
@@ -57,7 +58,7 @@ def label(
     program = model.astype(torch.float64).to(device)
     shares = []
     with evaluating():
-        for batch in images.split(batch_size):
+        for batch in images.split(usual_batch(model.input_shape, batch_size)):
             shares.append(program(to_unit(batch.to(device), torch.float64)).softmax(dim=1).cpu())
             if shares[-1].shape[1] < classes:
                 raise InputError(
@@ -79,18 +80,23 @@ def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel,
 
 def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | None:
     """Read the labels of these images by this model; None if there are none yet."""
-    path = folder / f"{_NAME}.json"
+    path, tensors_path = folder / f"{_NAME}.json", folder / f"{_NAME}.safetensors"
     if not path.exists():
         return None
     remedy = f"delete {path} and the student to make them again"
+    heading = None
     try:
         heading = parse_json(path.read_text())
-        content = (folder / f"{_NAME}.safetensors").read_bytes()
+        content = tensors_path.read_bytes()
         if heading["format"] != FORMAT or heading["labels_sha256"] != hashlib.sha256(content).hexdigest():
             raise ValueError("format or checksum")
         tensors = load(content)
         found = PseudoLabels(tensors["labels"], tensors["confidence"])
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
+        raise InputError(f"the pseudo-labels in {folder} are incomplete: {remedy}") from None
+    except OSError as error:
+        raise unreadable(path if heading is None else tensors_path, error) from None
+    except (SafetensorError, ValueError, KeyError, TypeError):
         raise InputError(f"the pseudo-labels in {folder} are damaged or of another version: {remedy}") from None
     for name, checksum in _belongs_to(images, model).items():
         if heading.get(name) != checksum:

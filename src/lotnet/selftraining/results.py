@@ -12,7 +12,7 @@ from typing import Any
 from lotnet.certification.plain import in_255ths
 from lotnet.certification.summary import Summary
 from lotnet.errors import InputError
-from lotnet.files import atomic_write
+from lotnet.files import atomic_write, unreadable
 from lotnet.records import convert, parse_json
 from lotnet.selftraining.theorems import Measured, Statement
 
@@ -152,6 +152,8 @@ def read(path: Path) -> Results:
             raise ValueError("no seed")
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(f"{path} is damaged: {remedy}") from None
     return results

@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-import torch
-
 from lotnet.certification import certify
-from lotnet.data import to_unit
+from lotnet.data import UnitImages
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.paper.theorems import loss_bound
@@ -20,7 +18,6 @@ from lotnet.runs.data import subset_indices
 from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import PseudoLabels, label
 
-_CHUNK = 5000  # images in memory as float64 at one time
 MOST_MEASURED = 10_000
 """Unlabelled images that are certified; of more, a random subset."""
 
@@ -91,14 +88,11 @@ def measure(
     wrong = label(teacher, held_out.images, int(held_out.labels.max()) + 1).labels != held_out.labels
     classes = held_out.labels.unique().tolist()
     errors = [Share(int((wrong & mine).sum()), int(mine.sum())) for mine in (held_out.labels == c for c in classes)]
-    program = student.astype(torch.float64)
-    disagreeing = unproved = 0
     chosen = parts.chosen(found)
     chosen = chosen[subset_indices(len(chosen), MOST_MEASURED)]
-    for batch, labels in zip(parts.images[chosen].split(_CHUNK), found.labels[chosen].split(_CHUNK), strict=True):
-        certificates = certify(program, to_unit(batch, torch.float64), progress=progress)
-        disagreeing += int((certificates.predictions != labels).sum())
-        unproved += int((certificates.radii["float"] <= ball).sum())
+    certificates = certify(student, UnitImages(parts.images[chosen]), progress=progress)
+    disagreeing = int((certificates.predictions != found.labels[chosen]).sum())
+    unproved = int((certificates.radii["float"] <= ball).sum())
     hidden = parts.hidden
     return Measured(
         teacher_error=Share(int(wrong.sum()), len(wrong)),

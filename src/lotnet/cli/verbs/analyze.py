@@ -13,10 +13,11 @@ from lotnet.analysis.networks import describe, load_networks
 from lotnet.cli import analysis_tables as tables
 from lotnet.cli.arguments import Parser
 from lotnet.cli.help_text import bulleted
-from lotnet.cli.options import add_split, check_counts, check_split, open_model, output_folder, say
+from lotnet.cli.options import add_batch_size, add_split, check_counts, check_split, open_model, output_folder, say
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.files import make_folder
-from lotnet.load_model import MODEL, choose_device
+from lotnet.load_model import MODEL
 from lotnet.spelling import nearest
 from lotnet.terminal import Console
 
@@ -103,7 +104,7 @@ def _tightness(arguments: list[str]) -> int:
     parser.add_argument("models", type=str, nargs="+", metavar="MODEL", help=f"{MODEL} Several are drawn in one plot.")
     _add_common(parser)
     add_split(parser)
-    parser.add_argument("--batch_size", type=int, default=250, help="Images per batch.")
+    add_batch_size(parser)
     parser.add_common("limit")
     parser.set_defaults(limit=1000)
     options = parser.read(arguments)

@@ -16,9 +16,21 @@ from lotnet.attacks import (
     require_auto_attack,
 )
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import OUT, add_split, check_counts, check_split, open_model, output_file, parse_radius, say
+from lotnet.cli.options import (
+    OUT,
+    add_batch_size,
+    add_split,
+    check_counts,
+    check_split,
+    open_model,
+    output_file,
+    parse_radius,
+    say,
+)
+from lotnet.data import UnitImages
+from lotnet.device import choose_device
 from lotnet.errors import InputError
-from lotnet.load_model import MODEL, LoadedModel, choose_device, tensors
+from lotnet.load_model import MODEL, LoadedModel
 from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, paper_row
 from lotnet.paper.tables import Row
 from lotnet.progress import progress_bar
@@ -56,11 +68,11 @@ def main(arguments: list[str]) -> int:
     device = choose_device(options.device)
     opened = open_model(options.models[0], console)
     path = output_file(options.out, opened.folder, FILE)  # before the attacks, which take long
-    images, labels = tensors(opened.split(options.split, options.limit))
+    split = opened.split(options.split, options.limit)
     report = attack_report(
         opened.model.to(device),
-        images,
-        labels,
+        UnitImages(split.pixels),
+        split.labels,
         AttackSettings(
             radius=radius,
             linf_radius=linf_radius,
@@ -125,7 +137,7 @@ def _parser() -> Parser:
         action="store_true",
         help="Also run AutoAttack in l2, at --radius and on each certificate at exactly its radius (extra `attacks`).",
     )
-    parser.add_argument("--batch_size", type=int, default=250, help="Images at a time.")
+    add_batch_size(parser)
     parser.add_common("limit", "device", "seed", "json")
     return parser
 

@@ -12,8 +12,9 @@ from lotnet.certification.plain import RADII, in_255ths
 from lotnet.certification.summary import CLAIM_TITLES, CLAIMS
 from lotnet.certify_run import add_radii, certify_split, known_certification
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import add_split, check_counts, check_split, parse_radius, say
-from lotnet.load_model import MODEL, choose_device, load_model
+from lotnet.cli.options import add_batch_size, add_split, check_counts, check_split, parse_radius, say
+from lotnet.device import choose_device
+from lotnet.load_model import MODEL, load_model
 from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
 
@@ -45,14 +46,11 @@ def main(arguments: list[str]) -> int:
         metavar="DIR",
         help="Folder for certificates.json; by default the run or model folder.",
     )
-    parser.add_argument(
-        "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
-    )
+    add_batch_size(parser)
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
     check_split(options.split)
-    if options.batch_size is not None:
-        check_counts(options, batch_size=1)
+    check_counts(options, batch_size=1)
     asked = [parse_radius(text) for text in options.radii or ()]
     console = Console(stderr=options.json)
     device = choose_device(options.device)

@@ -7,8 +7,9 @@ from lotnet.cli.options import open_model, say
 from lotnet.data import public_name, to_unit
 from lotnet.demo.answers import Answers
 from lotnet.demo.server import Example, Server, is_loopback
+from lotnet.device import choose_device
 from lotnet.errors import InputError
-from lotnet.load_model import MODEL, LoadedModel, choose_device
+from lotnet.load_model import MODEL, LoadedModel
 from lotnet.prediction import class_names
 from lotnet.terminal import Console
 

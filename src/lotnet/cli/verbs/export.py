@@ -10,7 +10,7 @@ from lotnet.cli.options import OUT, open_model, output_file, say
 from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.export import SUFFIX, export
-from lotnet.load_model import MODEL, LoadedModel, tensors
+from lotnet.load_model import MODEL, LoadedModel
 from lotnet.prediction import find_files, read_pictures
 from lotnet.terminal import Console
 
@@ -82,6 +82,6 @@ def _pictures(names: list[str], input_shape: tuple[int, ...]) -> torch.Tensor:
 def _test_images(opened: LoadedModel) -> torch.Tensor | None:
     """Test images to check the exported file. None if they cannot be read; then only random images check it."""
     try:
-        return tensors(opened.split("test", _TEST_IMAGES))[0]
+        return to_unit(opened.split("test", _TEST_IMAGES).images, torch.float64)
     except InputError:
         return None

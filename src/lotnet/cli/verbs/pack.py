@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import check_counts
+from lotnet.cli.options import add_batch_size, check_counts
+from lotnet.device import choose_device
 from lotnet.errors import InputError
 from lotnet.files import writable_folder
-from lotnet.load_model import choose_device
 from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import PackedResult, is_packed
 from lotnet.runs.data import load_with_all_test_images, split_subset
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--out", type=str | None, default=None, metavar="DIR", help="The folder; by default RUN/packed."
     )
-    parser.add_argument("--batch_size", type=int, default=250, help="Images per batch.")
+    add_batch_size(parser)
     parser.add_common("limit", "device", "json")
     options = parser.read(arguments)
     check_counts(options, batch_size=1)

@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
-from lotnet.certification.certificate import usual_batch
+from lotnet.certification.batches import usual_batch
 from lotnet.certification.formatting import rounded_down
 from lotnet.cli.arguments import Parser
-from lotnet.cli.options import check_counts, open_model, parse_radius, say
+from lotnet.cli.options import add_batch_size, check_counts, open_model, parse_radius, say
 from lotnet.data import to_unit
+from lotnet.device import choose_device
 from lotnet.errors import InputError, printable
 from lotnet.files import atomic_write
 from lotnet.frozen.model import FrozenModel
-from lotnet.load_model import MODEL, choose_device
+from lotnet.load_model import MODEL
 from lotnet.prediction import Picture, Prediction, find_files, predict, read_picture
 from lotnet.terminal import Console
 
@@ -32,8 +33,7 @@ _COLUMNS = ["image", "answer", "label", "confidence", "radius", "radius_255", "c
 
 def main(arguments: list[str]) -> int:
     options = _parser().read(arguments)
-    if options.batch_size is not None:
-        check_counts(options, batch_size=1)
+    check_counts(options, batch_size=1)
     device = choose_device(options.device)
     least = 0.0 if options.abstain_below is None else parse_radius(options.abstain_below)
     files = find_files(options.images)
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     program = opened.model.astype(torch.float64).to(device)
     failed: dict[str, str] = {}
     rows, images = [], []
-    for picture, found in _answers(program, files, options.batch_size or usual_batch(program.input_shape), failed):
+    for picture, found in _answers(program, files, usual_batch(program.input_shape, options.batch_size), failed):
         # Pixels are dropped with the picture, so that a folder may be larger than memory.
         if options.csv is not None:
             rows.append(_row(picture, found, least))
@@ -79,9 +79,7 @@ def _parser() -> Parser:
         metavar="IMAGE",
         help="Image files or folders, or - to read a list of them from stdin.",
     )
-    parser.add_argument(
-        "--batch_size", type=int | None, default=None, help="Images at a time; by default 250, fewer if they are large."
-    )
+    add_batch_size(parser)
     parser.add_argument(
         "--csv", type=str | None, default=None, metavar="FILE", help="Write one line for each picture to this file."
     )
