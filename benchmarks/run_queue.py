@@ -16,7 +16,7 @@ run is certified. So the same command, given again, continues. After `--seconds`
 checkpoint and the queue ends. For a copy of the files without their git history, name their commit by `--commit`.
 
 `--trial` runs every entry with few images, a narrow network and one epoch, in a folder of its own: so that mistakes are
-found before they cost time on a GPU. It needs the data sets, and takes a quarter of an hour on a CPU.
+found before they cost time on a GPU. It works on a CPU, and needs the data sets.
 """
 
 import argparse
@@ -196,6 +196,8 @@ def for_trial(entry: Entry, runs: Path) -> Entry:
     settings = entry.settings | TRIAL
     if "teacher" in settings:
         settings["teacher"] = str(runs / Path(settings["teacher"]).name)
+    if settings["config"].endswith("/wide"):
+        settings["model.dense_width"] = "32"
     if "teacher_epochs" in settings:
         settings["teacher_epochs"] = "1"
     words = (word for name, value in settings.items() for word in (f"--{name}", value))

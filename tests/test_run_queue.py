@@ -15,10 +15,12 @@ from PIL import Image
 
 from lotnet import train
 from lotnet.cli.verbs import selftrain
-from lotnet.cli.verbs.train import read_arguments
+from lotnet.cli.verbs import train as train_verb
+from lotnet.config import RunConfig
 from lotnet.load_model import load_model
 from lotnet.runs.environment import Session
-from run_queue import Entry, Places, Queue, chosen, read_entries
+from lotnet.selftraining.plan import SelfTrainingConfig
+from run_queue import Entry, Places, Queue, chosen, for_trial, read_entries
 
 ROOT = Path(__file__).parent.parent
 TINY = "train --model.channels 4 --limit 200 --trainer.batch_size 32 --trainer.epochs 6 --trainer.checkpoint_every 1"
@@ -120,12 +122,28 @@ def test_an_entry_waits_for_the_one_that_it_is_after(tmp_path: Path) -> None:
     assert seen == ["teacher starts", "teacher ends", "student starts", "student ends"]
 
 
-def settings_of(entry: Entry) -> str:
+@pytest.mark.parametrize("name", ["paper_rows", "beyond_rows"])
+def test_a_trial_of_every_entry_is_small(name: str, tmp_path: Path) -> None:
+    for entry in read_entries(ROOT / "benchmarks" / f"{name}.yaml"):
+        config, plan = read(for_trial(entry, tmp_path))
+        assert (config.limit, config.trainer.epochs, config.model.channels) == (500, 1, 4)
+        assert config.data == read(entry)[0].data, "the real images"
+        if plan is not None:
+            assert plan.teacher is None or Path(plan.teacher).parent == tmp_path
+            assert plan.teacher_epochs in (None, 1)
+
+
+def read(entry: Entry) -> tuple[RunConfig, SelfTrainingConfig | None]:
     words = list(entry.command[1:])
-    if entry.trains == "selftrain":
-        plan = selftrain.read_arguments(words)[1]
-        return f"{plan.training.fingerprint()} {plan.selftraining}"
-    return read_arguments(words)[1].fingerprint()
+    if entry.trains == "train":
+        return train_verb.read_arguments(words)[1], None
+    plan = selftrain.read_arguments(words)[1]
+    return plan.training, plan.selftraining
+
+
+def settings_of(entry: Entry) -> str:
+    config, plan = read(entry)
+    return f"{config.fingerprint()} {plan}"
 
 
 def test_candidates_name_the_run_they_are_compared_with() -> None:
