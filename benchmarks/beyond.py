@@ -18,6 +18,7 @@ import yaml
 
 from lotnet.certification.plain import RADII, in_255ths
 from lotnet.files import atomic_write
+from lotnet.paper.results import command_of
 from lotnet.records import read_record, write_record
 from lotnet.runs.directory import Run
 from lotnet.runs.metrics import EpochMetrics
@@ -37,7 +38,7 @@ class Candidate:
     """What it has, beyond the run `against`."""
     against: str | None
     command: str
-    """As in the list of candidates, which gives it its name."""
+    """With which it was trained."""
     epochs: int
     seconds: float
     """Of training, validation included."""
@@ -72,7 +73,7 @@ def candidate(item: dict[str, Any], folder: Path) -> Candidate | None:
         name=item["name"],
         ingredient=item["ingredient"],
         against=item.get("against"),
-        command=f"lotnet {item['command']}",
+        command=command_of(session.command),
         epochs=len(metrics),
         seconds=round(sum(record.seconds for record in metrics), 1),
         device=session.hardware.device,

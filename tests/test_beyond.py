@@ -56,7 +56,8 @@ def test_finished_runs_are_collected_with_the_means_of_their_last_epochs(tmp_pat
     assert found is not None and found.accuracy.keys() == set(beyond.COLUMNS)
     assert found.accuracy["clean"] == round(sum(record.clean for record in metrics[2:]) / 5, 5)
     assert found.accuracy["36/255"] == round(sum(record.certified["36/255"] for record in metrics[2:]) / 5, 5)
-    assert (found.epochs, found.device, found.command) == (7, "cpu", f"lotnet {TINY}")
+    command = "--config digits/default --model.channels 4 --limit 100 --trainer.batch_size 32 --trainer.epochs 7"
+    assert (found.epochs, found.device, found.command) == (7, "cpu", f"lotnet train {command}"), "the run's own"
     lines = tmp_path / "a" / "metrics.jsonl"
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[:-1]))
     assert beyond.candidate(item, tmp_path) is None, "its last epoch is missing"
