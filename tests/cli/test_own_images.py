@@ -203,6 +203,29 @@ def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypa
     assert "95% interval" in page and "95% interval" in card and "Confusion matrix at" in page
 
 
+def test_a_class_without_test_images_has_no_accuracy(finished: Path, monkeypatch, capsys) -> None:
+    """Zero percent would say that all of its images are misclassified."""
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    capsys.readouterr()
+    assert main(["certify", str(run), "--json", "--device", "cpu"]) == 0
+    left, right = json.loads(capsys.readouterr().out)["summary"]["classes"]
+    assert left["images"] == 4 and None not in (left["clean"], *left["certified"])
+    assert (right["images"], right["clean"], set(right["certified"])) == (0, None, {None})
+    assert main(["certify", str(run), "--device", "cpu"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "–" in line)
+    assert "right" in row and row.count("–") == 1 + len(right["certified"]) and "%" not in row
+    assert f"| right | 0 |{' – |' * row.count('–')}\n" in (run / "model" / "README.md").read_text()
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert '<td data-class="0-1">–</td>\n        <td>–</td>' in page
+    old = json.loads((run / "certificates.json").read_text())  # earlier versions stored 0
+    old["summary"]["classes"][1] |= {"clean": 0.0, "certified": [0.0] * len(right["certified"])}
+    (finished / "old.json").write_text(json.dumps(old))
+    lotnet.save_pretrained(lotnet.load(run), finished / "old", finished / "old.json")
+    assert "| right | 0 | – |" in (finished / "old" / "README.md").read_text()
+
+
 def test_what_is_given_away_names_the_data_and_no_path(finished: Path, monkeypatch) -> None:
     monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
     run = finished / "run"

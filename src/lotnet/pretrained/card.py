@@ -5,7 +5,6 @@ Its text is the template card.md.j2.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +94,10 @@ def _proved(summary: "Summary | PackedResult", split: str) -> dict[str, Any]:
         "claims": claims,
         "clean_between": in_words(wilson(summary.clean, summary.images)),
         "between": [in_words(wilson(share, summary.images)) for share in summary.certified["float"]],
-        "classes_proved": [asdict(item) | {"title": printable(item.name)} for item in summary.classes[:_MOST_CLASSES]],
+        "classes_proved": [
+            {"title": printable(item.name), "images": item.images, "shares": item.in_words()}
+            for item in summary.classes[:_MOST_CLASSES]
+        ],
         "unlisted": len(summary.classes) - _MOST_CLASSES,
         "mistakes": [
             f"{printable(m.true)} taken for {printable(m.predicted)}: {m.count} of {m.images}" for m in frequent

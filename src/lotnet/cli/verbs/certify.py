@@ -98,8 +98,7 @@ def _show(console: Console, record: Certification) -> None:
         for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
             table.add_column(heading, justify="left" if heading == "class" else "right")
         for item in summary.classes:
-            shares = (f"{share:.1%}" for share in (item.clean, *item.certified))
-            table.add_row(item.name, str(item.images), *shares)
+            table.add_row(item.name, str(item.images), *item.in_words())
         console.print(table)
     if mistakes := summary.mistakes()[:_MISTAKES]:
         said = (f"{m.true} taken for {m.predicted} ({m.count} of {m.images})" for m in mistakes)
