@@ -76,6 +76,8 @@ class Packed:
     trained: Mapping[str, Any]
     """How it was trained: settings, seed, and commit of each session."""
     result: PackedResult | None = None
+    total: int | None = None
+    """Number of test images of the data set, of which `result` may be about a part; None in earlier files."""
 
     def network(self) -> nn.Sequential:
         """Build the network from the stored kernels, in `eval()` mode."""
@@ -116,6 +118,7 @@ class Packed:
             "model": {"kind": kind_of(self.model), **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
             "result": None if self.result is None else dataclasses.asdict(self.result),
+            "total": self.total,
         }
         about["sha256"] = _digest(about, kernels)
         card = packed_card(folder.resolve().name, self, about["sha256"])
@@ -189,6 +192,7 @@ def _parse(about: Mapping[str, Any], kernels: bytes) -> Packed:
         tensors=load(kernels),
         trained=convert(dict[str, Any], about["trained"], "trained"),
         result=convert(PackedResult | None, about["result"], "result"),
+        total=convert(int | None, about.get("total"), "total"),
     )
 
 

@@ -17,7 +17,7 @@ from lotnet.load_model import MODEL, choose_device, load_model
 from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
 
-_HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
+_HEADING = ("model", "data", "split", "total", "checksum", "checkpoint", "evaluation_seconds", "device")
 """Fields of the record that --json prints beside the summary."""
 _MISTAKES = 5
 
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
 def _show(console: Console, record: Certification) -> None:
     summary, between = record.summary, record.summary.intervals()
     names = [in_255ths(radius) for radius in summary.radii]
-    table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
+    table = Table(title=f"Certified accuracy on {record.images_in_words()}, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
         first = heading == "certificate"
         table.add_column(heading, justify="left" if first else "right", no_wrap=first)
