@@ -17,8 +17,8 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.paper.results import Result, StudentResult
 from lotnet.records import read_record, write_record
-from lotnet.runs.checkpoint import read
 from lotnet.runs.certificates import certificate_files
+from lotnet.runs.checkpoint import read
 from lotnet.runs.directory import Run
 from lotnet.selftraining import results
 from lotnet.selftraining.pipeline import Pipeline, create
@@ -196,6 +196,12 @@ def test_a_student_is_recorded_with_its_teacher_and_its_images(root: Path, tmp_p
     assert again.percentages() == result.percentages() and again.selftraining == StudentResult(
         **json.loads(json.dumps(asdict(about)))
     )
+    folder = Path(shutil.copytree(root / "seed-0", tmp_path / "private"))
+    plan = Plan.read(folder)
+    sources = f"cifar100, {tmp_path}/photos,mine"
+    replace(plan, selftraining=replace(plan.selftraining, unlabeled=sources)).write(folder)
+    about = collect_student(folder, "name").selftraining
+    assert about is not None and about.settings == result.selftraining.settings | {"unlabeled": "cifar100, photos,mine"}
     with pytest.raises(InputError, match=r"has several seeds: record each, as .*seed-0"):
         collect_student(root, "name")
     path = tmp_path / "unfinished"

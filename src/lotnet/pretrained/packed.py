@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from lotnet.certification.certificate import Claim
 from lotnet.certification.summary import ClassSummary, Summary
 from lotnet.config.settings import kind_of
+from lotnet.data import without_path
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
@@ -112,7 +113,7 @@ class Packed:
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
         about: dict[str, Any] = {
             "format": FORMAT,
-            "data": self.data,
+            "data": without_path(self.data),
             "classes": list(self.classes),
             "images": dataclasses.asdict(self.images),
             "model": {"kind": kind_of(self.model), **dataclasses.asdict(self.model)},
