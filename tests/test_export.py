@@ -1,8 +1,10 @@
 """`lotnet export`: the file runs without lotnet and gives the model's answers."""
 
+import copy
 import json
 import subprocess
 import sys
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from lotnet.certification.rounding import bounds
 from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
-from lotnet.export import DeployedModel, export
+from lotnet.export import DeployedModel, Format, Precision, export
 from lotnet.models.base import ImageSpec
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.lipwidenet import LipWideNet
@@ -131,6 +133,26 @@ def test_the_torch_archive_loads_without_lotnet(folder: Path, images: Tensor, ca
     assert labels == certificates.predictions.tolist()
     assert radii == pytest.approx(certificates.radii["plain"].tolist(), abs=1e-4)
     assert "[digit 9]" in classes
+
+
+@pytest.mark.parametrize("to", ["torch", "onnx"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_no_local_path_is_in_the_file(model: FrozenModel, tmp_path: Path, to: Format, precision: Precision) -> None:
+    """PyTorch stores stack traces with the paths of source files, and a data set of your own has a path."""
+    if to == "onnx":
+        pytest.importorskip("onnxscript")
+    data, run = tmp_path / "images", tmp_path / "run"
+    run.mkdir()
+    private = copy.copy(model)
+    private.name_classes(model.spec.classes, f"folder:{data}")
+    path = export(private, run / "model", to, precision).path
+    parts = [path.read_bytes()]
+    if to == "torch":
+        with zipfile.ZipFile(path) as archive:
+            parts += [archive.read(name) for name in archive.namelist()]
+    for place in (Path(lotnet.export.__file__).parent, Path(torch.__file__).parent, Path.home(), run, data, tmp_path):
+        assert not any(str(place).encode() in part for part in parts), place
+    assert not any(b".py" in part or b"File " in part for part in parts)
 
 
 def test_the_exported_module_computes_the_frozen_model(images: Tensor) -> None:

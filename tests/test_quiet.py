@@ -74,7 +74,7 @@ def test_an_audit_hook_finds_nothing(work: tuple[Path, list[str], dict[str, str]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "FOUND" not in done.stderr, done.stderr
-    assert (folder / "run" / "certificates.json").exists()
+    assert (folder / "run" / "certificates-test-10.json").exists()
 
 
 @pytest.mark.parametrize("line", ["import socket; socket.socket().close()", "import os; os.system('true')"])

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -23,7 +24,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "serve.py"
 
 def test_it_is_short_and_needs_no_lotnet() -> None:
     text = EXAMPLE.read_text()
-    assert text.count("\n") <= 30
+    assert text.count("\n") <= 34
     assert "import lotnet" not in text and "torch" not in text
 
 
@@ -34,7 +35,8 @@ def test_its_answers_are_those_of_predict(folder: Path, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, str(EXAMPLE), str(tmp_path / "model.onnx"), str(port)])
+    command = [sys.executable, str(EXAMPLE), str(tmp_path / "model.onnx"), str(port)]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         pixels = load("digits").test.images[:3]
         for image, expected in zip(pixels, predict(model, to_unit(pixels, torch.float64)), strict=True):
@@ -43,9 +45,15 @@ def test_its_answers_are_those_of_predict(folder: Path, tmp_path: Path) -> None:
             answer = _post(port, file.getvalue(), server)
             assert answer["label"] == expected.label
             assert answer["radius"] == pytest.approx(expected.radius, rel=1e-3)
+        for content in (b"no image", b"", file.getvalue()[:60]):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}", content, timeout=30)
+            assert refused.value.code == 400
+            assert "not an image" in json.loads(refused.value.read())["error"]
     finally:
         server.kill()
-        server.wait()
+        _, log = server.communicate()
+    assert log.count("POST") == 6 and "Traceback" not in log
 
 
 def _post(port: int, content: bytes, server: subprocess.Popen) -> dict:

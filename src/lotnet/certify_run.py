@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
@@ -26,6 +27,9 @@ from lotnet.runs.certificates import (
     Certification,
     ImageCertificate,
     certificates_path,
+    comes_first,
+    move_part,
+    part_file,
     read_certification,
     write_certification,
 )
@@ -45,10 +49,11 @@ def certify_split(
     batch_size: int | None = None,
     out: Path | None = None,
 ) -> Certification:
-    """Certify every image of the split called `name`, and write certificates.json into the model's folder, or `out`.
+    """Certify every image of the split called `name`, and write the certificates into the model's folder, or `out`.
 
-    Where `certificates_path` chooses another file, a model card of all test images stays as it is, too.
-    For a run, the frozen model and its model card are written to the folder `model` beside it, ready to share.
+    Certificates of a part, or of training images, have files of their own names (`certificates_path`). For a run, the
+    frozen model and its model card are written to the folder `model` beside it, ready to share. A card of more images
+    stays as it is.
     """
     out = writable_folder(loaded.folder if out is None else out)  # checked first, because proofs take long
     dataset = loaded.dataset()
@@ -83,6 +88,7 @@ def certify_split(
         audit=rows,
         images=[ImageCertificate(**asdict(certificate), index=n) for n, certificate in enumerate(done)],
         notes=findings(dataset),
+        total=len(getattr(dataset, name)),
     )
     _write(record, loaded, out)
     return record
@@ -100,14 +106,15 @@ def add_radii(loaded: LoadedModel, known: Certification, radii: list[float], out
 
 def known_certification(loaded: LoadedModel, out: Path, name: str, split: Split) -> Certification | None:
     """The certificates of this model and split that are in the folder `out`; None if there are none."""
-    try:
-        known = read_certification(out / FILE, "it is made again")
-        same = torch.equal(torch.from_numpy(known.labels()), split.labels)
-    except InputError:
-        return None
     mine = (loaded.model.spec.checksum, loaded.checkpoint, name, len(split))
-    theirs = (known.checksum, known.checkpoint, known.split, known.summary.images)
-    return known if mine == theirs and same and not known.summary.not_finite else None
+    for file in (FILE, part_file(name, len(split))):
+        with suppress(InputError):
+            known = read_certification(out / file, "it is made again")
+            theirs = (known.checksum, known.checkpoint, known.split, known.summary.images)
+            same = mine == theirs and torch.equal(torch.from_numpy(known.labels()), split.labels)
+            if same and not known.summary.not_finite:
+                return known
+    return None
 
 
 def _parts(split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -119,11 +126,11 @@ def _parts(split: Split, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _write(record: Certification, loaded: LoadedModel, out: Path) -> None:
-    path = certificates_path(out, record)
-    if loaded.run is not None and path.name == FILE:
-        # The model is written first: certificates.json refers to it, and is used only if the model is there.
+    move_part(out)
+    if loaded.run is not None and comes_first(out, record):
+        # The model is written first: certificates refer to it, and are used only if the model is there.
         save_pretrained(loaded.model, out / "model", record, loaded.folder.resolve().name)
-    write_certification(path, record)
+    write_certification(certificates_path(out, record), record)
 
 
 def _evaluation_seconds(model: FrozenModel, split: Split, batch_size: int) -> float:

@@ -10,7 +10,8 @@ Invariants:
   graph from the margin. That bound holds in any order of summation, hence for any runtime that adds and multiplies in
   IEEE double precision;
 * either radius is 0 for an image with a NaN pixel, or a pixel outside of [0, 1], because the bounds do not cover it;
-* a file is written only if, loaded again and run, it agrees with the model it was made from.
+* a file is written only if, loaded again and run, it agrees with the model it was made from;
+* a file names no folder of the machine that wrote it.
 """
 
 import copy
@@ -33,6 +34,7 @@ from lotnet.certification.certificate import certified_radii, smallest_std  # th
 from lotnet.certification.rounding import Bounds, bounds
 from lotnet.data import public_name
 from lotnet.errors import InputError
+from lotnet.export_cleaning import serialized, without_stack_traces
 from lotnet.files import atomic_write
 from lotnet.frozen.convolution import FrozenSpectrum
 from lotnet.frozen.model import FrozenModel, require_frozen
@@ -104,7 +106,7 @@ def export(
     try:
         with torch.no_grad():
             program = torch.export.export(deployed, (examples[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
-        content, run = _WRITERS[to](program, metadata, deployed.output)
+        content, run = _WRITERS[to](without_stack_traces(program), metadata, deployed.output)
     except InputError:
         raise
     except Exception as error:  # whatever the exporters of PyTorch and ONNX raise, by version
@@ -291,7 +293,7 @@ def _as_onnx(program: torch.export.ExportedProgram, metadata: dict[str, str], ra
             verbose=False,
         )
     made.model.metadata_props.update(metadata)
-    content = made.model_proto.SerializeToString()
+    content = serialized(made.model_proto)
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

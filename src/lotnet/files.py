@@ -7,7 +7,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lotnet.errors import InputError
 
@@ -119,6 +119,15 @@ def make_folder(path: Path, remedy: str = "choose another") -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {path} ({error.strerror}): {remedy}") from None
+
+
+def without_folders(path: str) -> str:
+    """The last part of a path that begins at the root or at home. What is relative, or no path, stays as it is.
+
+    >>> without_folders("/home/me/models/first"), without_folders("runs/first")
+    ('first', 'runs/first')
+    """
+    return PurePath(path).name if path.startswith(("/", "~")) or PurePath(path).is_absolute() else path
 
 
 def is_writable(folder: Path) -> bool:

@@ -8,13 +8,12 @@ model that `lotnet certify` stored in RUN/model is read. Without one, the best c
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotnet.data import Dataset, Split
-from lotnet.data import load as load_dataset
+from lotnet.data import Dataset, Split, without_path
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
-from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
+from lotnet.runs.data import load_for_model, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
 __all__ = ["LoadedModel", "load", "load_model"]
@@ -51,8 +50,7 @@ class LoadedModel:
                 f"{self.folder} does not say which data set the model is for: store it with `name_classes` before the "
                 "model is saved"
             )
-        _, height, width = shape = self.model.input_shape
-        return load_dataset(self.data, side=(height, width), channels=channels_of(shape))
+        return load_for_model(self.data, self.model.input_shape, self.classes, str(self.folder))
 
 
 def load(source: str | Path) -> FrozenModel:
@@ -99,7 +97,7 @@ def _from_run(run: Run) -> LoadedModel:
         if run.best_digest() is None:
             raise  # there is nothing else to load
         model = freeze(run.best_model(), run.images().shape)
-        model.name_classes(run.classes(), run.config.data.name)
+        model.name_classes(run.classes(), without_path(run.config.data.name))
         note = f"Froze the best checkpoint in memory, because {reason}"
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 

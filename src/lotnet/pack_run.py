@@ -17,15 +17,15 @@ from lotnet.runs.directory import Run
 
 
 def pack_run(
-    run: Run, split: Split, device: torch.device, console: Console, batch_size: int | None = None
+    run: Run, split: Split, total: int, device: torch.device, console: Console, batch_size: int | None = None
 ) -> tuple[Packed, Summary]:
-    """Pack the best network of a run, and certify it on the split; nothing is written.
+    """Pack the best network of a run, and certify it on the split, of `total` test images; nothing is written.
 
     Return the packed network, which includes its certified accuracy, and the whole summary.
     """
     packed = _packed(run)
     summary = _certified(packed.unpack().to(device), split, packed.classes, batch_size, console)
-    return replace(packed, result=PackedResult.of(summary)), summary
+    return replace(packed, result=PackedResult.of(summary), total=total), summary
 
 
 def _packed(run: Run) -> Packed:

@@ -24,11 +24,11 @@ def test_an_ablation_runs_and_is_not_repeated(tmp_path: Path, capsys: pytest.Cap
     assert [row["variant"] for row in stored["variants"]] == ["soc", "soc-residual", "lot", "lot-residual"]
     assert [row["paper"]["clean"] for row in stored["variants"]] == [76.90, 76.97, 77.16, 77.86]
     for row in stored["variants"]:
-        certificates = json.loads((out / row["variant"] / "certificates.json").read_text())
+        certificates = json.loads((out / row["variant"] / "certificates-test-60.json").read_text())
         assert row["clean"] == round(100 * certificates["summary"]["clean"], 2) and row["images"] == 60
     times = {file: file.stat().st_mtime_ns for file in out.rglob("*.safetensors")}
     (out / "ablation.json").unlink()
-    (out / "lot" / "certificates.json").unlink()  # as if it had been killed before certifying
+    (out / "lot" / "certificates-test-60.json").unlink()  # as if it had been killed before certifying
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert shown.count("is done already") == 3 and "77.86" in shown and "200 epochs" in shown

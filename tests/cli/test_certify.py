@@ -1,7 +1,9 @@
 """`lotnet certify` and `lotnet attack`, on a small trained run."""
 
 import json
+import shutil
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from lotnet.cli.main import main
 from lotnet.frozen.model import FrozenModel
 from lotnet.load_model import load_model
+from lotnet.runs.certificates import FILE
+from lotnet.runs.directory import Run
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +37,9 @@ def test_certify_prints_three_certificates_and_writes_one_for_each_image(run: Pa
     printed = capsys.readouterr().out
     for words in ("standard certificate", "claim A", "claim B", "at 36/255", "By class", "Layers"):
         assert words in printed
-    written = json.loads((run / "certificates.json").read_text())
-    assert written["format"] == 1
+    assert "Certified accuracy on 60 of 359 test images, clean" in printed
+    written = json.loads((run / "certificates-test-60.json").read_text())
+    assert written["format"] == 1 and (written["complete"], written["total"]) == (False, 359)
     assert len(written["images"]) == written["summary"]["images"] == 60
     for image in written["images"]:
         assert 0 <= image["radius_float"] <= image["radius_real"]
@@ -65,6 +70,52 @@ def test_certificates_of_a_part_never_replace_those_of_all(run: Path, tmp_path: 
     assert json.loads(before[0])["complete"] is True
 
 
+def test_parts_have_files_of_their_own_in_any_order(run: Path, tmp_path: Path, capsys) -> None:
+    """Training images and a part of the test images, certified before all test images; readers prefer the latter."""
+    out = Path(shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("certificates*")))
+
+    def kept() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in out.glob("certificates*")}
+
+    names: list[str] = []
+    for part in ("--split=train --limit=30", "--limit=20", "--limit=40", "--limit=10", ""):
+        before = kept()
+        assert main(["certify", str(out), *part.split(), "--device=cpu", "--json"]) == 0
+        names.append(Path(json.loads(capsys.readouterr().out)["written"]).name)
+        assert before.items() < kept().items()
+        best = max(names, key=lambda name: (name == "certificates.json", "test" in name, name))
+        read = Run.open(out).certification()
+        assert json.loads((out / best).read_text())["images"] == [asdict(image) for image in read.images]
+        assert load_model(out).note is None
+        card = (out / "model" / "README.md").read_text()
+        some = "" if read.complete else f" of the {read.total}"
+        assert f"{len(read.images)}{some} images of the {read.split} split of digits" in card
+        assert main(["report", str(out)]) == 0
+        shown = {"train": "30 of 300 training images", "test": f"{len(read.images)} of 359 test images"}[read.split]
+        page = (out / "report.html").read_text()
+        assert page.count("359 test images" if read.complete else shown) == 2  # at the top and in the provenance
+        capsys.readouterr()
+    assert names == [*(f"certificates-{part}.json" for part in ("train-30", "test-20", "test-40", "test-10")), FILE]
+    assert main(["certify", str(out), "--limit=20", "--radii=20/255", "--device=cpu"]) == 0
+    assert "Kept the 20 certificates that are there" in capsys.readouterr().out
+    assert main(["record", str(out), "--to", str(tmp_path / "results")]) == 0
+    Run.create(out, Run.open(out).config, overwrite=True)
+    assert kept() == {}
+
+
+def test_a_part_that_an_earlier_version_stored_as_all_is_kept(run: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("certificates*")))
+    assert main(["certify", str(out), "--limit=20", "--device=cpu"]) == 0
+    part = out / "certificates-test-20.json"
+    content = json.loads(part.read_text())
+    del content["total"]
+    part.rename(out / FILE).write_text(json.dumps(content))
+    assert Run.open(out).certification().images_in_words() == "20 of the test images"
+    assert main(["certify", str(out), "--device=cpu"]) == 0
+    assert json.loads(part.read_text()) == content
+    assert Run.open(out).certification().images_in_words() == "359 test images"
+
+
 def test_a_part_of_the_test_images_is_not_recorded(run: Path, tmp_path: Path, capsys) -> None:
     assert main(["certify", str(run), "--limit", "20"]) == 0
     assert main(["record", str(run), "--to", str(tmp_path)]) == 2
@@ -72,7 +123,8 @@ def test_a_part_of_the_test_images_is_not_recorded(run: Path, tmp_path: Path, ca
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_shows_the_training_images_that_were_certified(run: Path, capsys) -> None:
+def test_a_report_shows_the_training_images_that_were_certified(run: Path, tmp_path: Path, capsys) -> None:
+    run = Path(shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("certificates*")))
     opened = load_model(str(run))
     labels = opened.split("train", 40).labels
     assert len(opened.split("train", None)) == 300, "those it was trained with"
@@ -81,7 +133,7 @@ def test_a_report_shows_the_training_images_that_were_certified(run: Path, capsy
     capsys.readouterr()
     assert main(["report", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["images"] is True
-    certified = json.loads((run / "certificates.json").read_text())["images"]
+    certified = json.loads((run / "certificates-train-40.json").read_text())["images"]
     assert [image["label"] for image in certified] == labels.tolist()
 
 

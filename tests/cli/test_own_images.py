@@ -15,6 +15,7 @@ from lotnet.cli.main import main
 from lotnet.config import RunConfig
 from lotnet.data import load as load_data
 from lotnet.errors import InputError
+from lotnet.load_model import load_model
 from lotnet.runs.data import load_with_all_test_images
 from lotnet.runs.directory import Run
 from lotnet.runs.metrics import best_epoch
@@ -45,7 +46,9 @@ def images(tmp_path: Path) -> Path:
     return write_images(tmp_path / "images")
 
 
-def test_grey_rectangles_keep_their_pixels_from_training_to_prediction(images: Path, tmp_path: Path, capsys) -> None:
+def test_grey_rectangles_keep_their_pixels_from_training_to_prediction(
+    images: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
     run = tmp_path / "run"
     assert main(["train", "--data.name", f"folder:{images}", "--out", str(run), *TINY]) == 0
     data = Run.open(run).config.data
@@ -57,6 +60,7 @@ def test_grey_rectangles_keep_their_pixels_from_training_to_prediction(images: P
     (answer,) = json.loads(capsys.readouterr().out)["images"]
     assert answer["changes"] == []
     assert answer["scope"] == "The radius is in the file's own pixels, 8 x 12 grey pixels."
+    monkeypatch.chdir(images.parent)  # a model folder knows the name of the folder, not its path
     assert main(["certify", str(run / "model"), "--device", "cpu"]) == 0  # reads the folder in the model's shape
     assert main(["report", str(run)]) == 0
 
@@ -203,6 +207,29 @@ def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypa
     assert "95% interval" in page and "95% interval" in card and "Confusion matrix at" in page
 
 
+def test_a_class_without_test_images_has_no_accuracy(finished: Path, monkeypatch, capsys) -> None:
+    """Zero percent would say that all of its images are misclassified."""
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    capsys.readouterr()
+    assert main(["certify", str(run), "--json", "--device", "cpu"]) == 0
+    left, right = json.loads(capsys.readouterr().out)["summary"]["classes"]
+    assert left["images"] == 4 and None not in (left["clean"], *left["certified"])
+    assert (right["images"], right["clean"], set(right["certified"])) == (0, None, {None})
+    assert main(["certify", str(run), "--device", "cpu"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "–" in line)
+    assert "right" in row and row.count("–") == 1 + len(right["certified"]) and "%" not in row
+    assert f"| right | 0 |{' – |' * row.count('–')}\n" in (run / "model" / "README.md").read_text()
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert '<td data-class="0-1">–</td>\n        <td>–</td>' in page
+    old = json.loads((run / "certificates.json").read_text())  # earlier versions stored 0
+    old["summary"]["classes"][1] |= {"clean": 0.0, "certified": [0.0] * len(right["certified"])}
+    (finished / "old.json").write_text(json.dumps(old))
+    lotnet.save_pretrained(lotnet.load(run), finished / "old", finished / "old.json")
+    assert "| right | 0 | – |" in (finished / "old" / "README.md").read_text()
+
+
 def test_what_is_given_away_names_the_data_and_no_path(finished: Path, monkeypatch) -> None:
     monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
     run = finished / "run"
@@ -212,6 +239,60 @@ def test_what_is_given_away_names_the_data_and_no_path(finished: Path, monkeypat
     for text in ((run / "report.html").read_text(), (run / "model" / "README.md").read_text(), json.dumps(metadata)):
         assert "the folder shapes" in text
         assert str(finished) not in text and "private" not in text
+    assert main(["pack", str(run), "--device", "cpu"]) == 0
+    for folder in (run / "model", run / "packed"):
+        assert lotnet.load(folder).spec.data == "folder:shapes"
+        for file in folder.iterdir():
+            assert str(finished).encode() not in file.read_bytes(), file
+    assert Run.open(run).config.data.name == f"folder:{finished / 'private' / 'shapes'}"  # the run stays complete
+    assert main(["record", str(run), "--to", str(finished / "results")]) == 0
+    result = json.loads((finished / "results" / "run.json").read_text())
+    assert result["config"]["data"]["name"] == "folder:shapes"
+    result.pop("command")  # as it was typed
+    assert str(finished) not in json.dumps(result)
+
+
+@pytest.mark.parametrize("folder", ["model", "packed"])
+@pytest.mark.parametrize("verb", ["certify", "attack"])
+def test_a_model_folder_says_where_its_images_are_looked_for(
+    folder: str, verb: str, finished: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv("LOTNET_DATA", str(finished / "cache"))
+    run = finished / "run"
+    if not (run / "packed").exists():
+        assert main(["pack", str(run), "--device", "cpu"]) == 0
+    given = shutil.copytree(run / folder, tmp_path / "given")
+    monkeypatch.chdir(tmp_path)
+    words = [verb, str(given), "--device", "cpu", *(("--steps", "2") if verb == "attack" else ())]
+    capsys.readouterr()
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "was trained on the images in shapes, which is not here: run this in the folder that contains shapes" in said
+    write_images(tmp_path / "shapes").joinpath("left").rename(tmp_path / "shapes" / "other")
+    assert main(words) == 2
+    assert "whose classes differ: run this in the folder that contains shapes" in capsys.readouterr().err
+    monkeypatch.chdir(finished / "private")
+    assert main(words) == 0
+
+
+def test_a_folder_of_an_earlier_version_keeps_the_path_of_its_images(finished: Path, tmp_path: Path) -> None:
+    """It opens as before, bit for bit, and finds its images anywhere. Saved again, it names no path."""
+    model = lotnet.load(finished / "run")
+    model.name_classes(model.spec.classes, f"folder:{finished / 'private' / 'shapes'}")
+    model.save(tmp_path / "old")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "old").iterdir()}
+    assert str(finished).encode() in before["config.json"]
+    opened = load_model(tmp_path / "old")
+    assert opened.model.checksum() == opened.model.spec.checksum == model.spec.checksum
+    assert len(opened.split("test", None)) == 4
+    lotnet.save_pretrained(opened.model, tmp_path / "new")
+    assert str(finished).encode() not in (tmp_path / "new" / "config.json").read_bytes()
+    assert opened.model.spec.data == model.spec.data, "the model itself is not changed"
+    again = lotnet.load(tmp_path / "new")
+    assert (again.spec.data, again.spec.classes) == ("folder:shapes", model.spec.classes)
+    assert again.checksum() == model.checksum()
+    assert {file.name: file.read_bytes() for file in (tmp_path / "old").iterdir()} == before
 
 
 def _archived(path: Path, name: str) -> list[bytes]:

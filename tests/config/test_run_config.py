@@ -208,6 +208,16 @@ def test_changing_the_kind_keeps_changed_settings_but_no_defaults() -> None:
     assert config.override({"model.kind": "lipresnet18"}).model == LipResNet18(channels=8)
 
 
+def test_settings_for_others_hold_no_local_path() -> None:
+    usual = RunConfig.from_recipe("digits/default")
+    assert usual.to_public_dict() == usual.to_dict()
+    local = {"data.name": "folder:/home/me/images", "data.root": "~/cache", "init": "/home/me/runs/first"}
+    settings = usual.override(local).to_public_dict()
+    public = {"data.name": "folder:images", "data.root": "cache", "init": "first"}
+    assert settings == usual.override(public).to_dict()
+    assert usual.override({"init": "runs/first"}).to_public_dict()["init"] == "runs/first"
+
+
 def test_errors_name_their_source() -> None:
     for settings, words in (
         ({"model": {"depth": 7}}, "mine: model.depth must be a multiple of 5"),

@@ -88,7 +88,7 @@ def test_certifying_a_shipped_model_by_name_reproduces_its_row(shipped: Path, ca
     row = json.loads((shipped / "tiny" / "packed.json").read_text())["result"]
     assert row["images"] == 40
     assert row == {key: found["summary"][key] for key in row}
-    assert Path("runs/tiny/certificates.json").is_file()  # in the working directory, not in the package
+    assert Path("runs/tiny/certificates-test-40.json").is_file()  # in the working directory, not in the package
     kept = ["README.md", "kernels.safetensors", "packed.json"]
     assert sorted(file.name for file in (shipped / "tiny").iterdir()) == kept
 
@@ -115,7 +115,7 @@ def test_a_packed_model_has_a_model_card(run: Path, shelf: Path) -> None:
     assert stored.result is not None
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
     assert [cell.strip() for cell in row.split("|")[2:-2]] == [f"{x:.2%}" for x in stored.result.certified["float"]]
-    assert "40 images of the test split of digits" in card and "Epochs: 1, in batches of 32; seed 0." in card
+    assert "40 of the 359 images of the test split of digits" in card and "Epochs: 1, in batches of 32; seed 0." in card
     assert json.loads((shelf / "tiny" / "packed.json").read_text())["sha256"] in card
     (block,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     assert 'lotnet.load("tiny")' in block
@@ -193,6 +193,8 @@ def test_every_setting_is_inside_the_checksum(shelf: Path, tmp_path: Path) -> No
 
 
 def changed(value: Any) -> Any:
+    if isinstance(value, int):
+        return value + 1
     return value + "x" if isinstance(value, str) else value[::-1] if isinstance(value, list) else {**value, "x": 1}
 
 
@@ -265,10 +267,10 @@ def test_pack_overwrites_only_a_packed_model(run: Path, tmp_path: Path, capsys) 
 def test_certify_writes_the_card_of_a_run(run: Path, capsys) -> None:
     assert main(["certify", str(run), "--limit", "30"]) == 0
     card = (run / "model" / "README.md").read_text()
-    summary = json.loads((run / "certificates.json").read_text())["summary"]
+    summary = json.loads((run / "certificates-test-30.json").read_text())["summary"]
     assert "\n# tiny\n" in card  # the run's name
     assert card.startswith("---\nlibrary_name: lotnet\n") and "\ndatasets:\n- digits\n" in card
-    assert "30 images of the test split of digits" in card
+    assert "30 of the 359 images of the test split of digits" in card
     row = next(line for line in card.splitlines() if line.startswith("| claim B"))
     assert [cell.strip() for cell in row.split("|")[2:-1]] == [
         *(f"{share:.2%}" for share in summary["certified"]["float"]),
@@ -287,7 +289,7 @@ def test_a_card_without_certificates_claims_nothing(model: FrozenModel, folder: 
     assert "without certificates" in (folder / "README.md").read_text()
     main(["certify", str(run), "--limit", "5"])
     with pytest.raises(InputError, match="of another model"):
-        lotnet.save_pretrained(model, folder, run / "certificates.json")
+        lotnet.save_pretrained(model, folder, run / "certificates-test-5.json")
     with pytest.raises(InputError, match=r"config\.yaml is damaged"):
         lotnet.save_pretrained(model, folder, run / "config.yaml")
 

@@ -176,6 +176,7 @@ def test_many_classes_have_a_table_of_mistakes(browser, made: Made, tmp_path: Pa
         wrong = [i for i in read(run)["images"] if (i["label"], i["prediction"]) == (label, predicted)]
         held = sum(i["radius_float"] > steps / 255 for i in wrong)
         assert page.locator(f'[data-cell="0-{label}-{predicted}"]').inner_text() == str(held)
+        assert page.locator('[data-class="0-29"]').inner_text() == "–"  # a class without certified images
     page.close()
 
 

@@ -17,6 +17,7 @@ from lotnet.config import RunConfig
 from lotnet.errors import InputError
 from lotnet.paper.results import Result, StudentResult
 from lotnet.records import read_record, write_record
+from lotnet.runs.certificates import certificate_files
 from lotnet.runs.checkpoint import read
 from lotnet.runs.directory import Run
 from lotnet.selftraining import results
@@ -81,7 +82,7 @@ def test_every_stage_is_stored(root: Path) -> None:
         assert len(Run.open(folder / "teacher").metrics()) == 3
         assert len(Run.open(folder / "student").metrics()) == 2
         for who, accuracy in (("teacher", result.teacher), ("student", result.student)):
-            certificates = json.loads((folder / who / "certificates.json").read_text())
+            certificates = json.loads(certificate_files(folder / who)[0].read_text())
             assert tuple(certificates["summary"]["certified"]["float"]) == accuracy.certified
             assert (certificates["split"], certificates["checksum"]) == ("test", accuracy.checksum)
             assert (folder / who / "model" / "config.json").is_file()
@@ -146,12 +147,12 @@ def test_a_lost_result_is_rebuilt_from_the_stored_stages(root: Path, tmp_path: P
     expected = results.read(path / "selftraining.json")
     (path / "selftraining.json").unlink()
     times = {file: file.stat().st_mtime_ns for file in path.rglob("*") if file.parent.name in ("checkpoints", "run")}
-    certificates = (path / "student" / "certificates.json").stat().st_mtime_ns
+    certificates = certificate_files(path / "student")[0].stat().st_mtime_ns
     done, printed = run(path, Plan.read(path))
     assert done == expected
     assert "epoch" not in printed and "labelling" not in printed
     assert all(file.stat().st_mtime_ns == time for file, time in times.items())
-    assert (path / "student" / "certificates.json").stat().st_mtime_ns == certificates
+    assert certificate_files(path / "student")[0].stat().st_mtime_ns == certificates
 
 
 def test_a_student_is_not_reused_with_labels_it_was_not_trained_on(root: Path, tmp_path: Path) -> None:
@@ -195,6 +196,12 @@ def test_a_student_is_recorded_with_its_teacher_and_its_images(root: Path, tmp_p
     assert again.percentages() == result.percentages() and again.selftraining == StudentResult(
         **json.loads(json.dumps(asdict(about)))
     )
+    folder = Path(shutil.copytree(root / "seed-0", tmp_path / "private"))
+    plan = Plan.read(folder)
+    sources = f"cifar100, {tmp_path}/photos,mine"
+    replace(plan, selftraining=replace(plan.selftraining, unlabeled=sources)).write(folder)
+    about = collect_student(folder, "name").selftraining
+    assert about is not None and about.settings == result.selftraining.settings | {"unlabeled": "cifar100, photos,mine"}
     with pytest.raises(InputError, match=r"has several seeds: record each, as .*seed-0"):
         collect_student(root, "name")
     path = tmp_path / "unfinished"

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from lotnet.data import Dataset, load
+from lotnet.data import Dataset
 from lotnet.errors import InputError
 from lotnet.losses import LOSSES, Loss
 from lotnet.models import ImageSpec, ModelConfig
@@ -16,7 +16,7 @@ from lotnet.paper.titles import Words, data_title, distinguished, words
 from lotnet.pretrained import read_packed
 from lotnet.pretrained.packed import Packed
 from lotnet.records import convert
-from lotnet.runs.data import channels_of, load_data
+from lotnet.runs.data import load_data, load_for_model
 from lotnet.runs.directory import Run
 
 
@@ -101,7 +101,6 @@ def _load(source: str, about: Description, device: torch.device) -> Network:
         model, dataset = run.best_model().to(device), partial(load_data, run.config)
         return Network(source, about.name, about.common, path, model, run.images(), run.config.loss, dataset)
     images = packed.images
-    side, channels = (images.height, images.width), channels_of((images.channels,))
     return Network(
         source,
         about.name,
@@ -110,7 +109,7 @@ def _load(source: str, about: Description, device: torch.device) -> Network:
         packed.network().to(device),
         images,
         _loss(packed, source),
-        partial(load, packed.data, side=side, channels=channels),
+        partial(load_for_model, packed.data, images.shape, packed.classes, source),
     )
 
 

@@ -25,9 +25,18 @@ class ClassSummary:
 
     name: str
     images: int
-    clean: float
-    certified: list[float]
+    clean: float | None
+    """None for a class without images, and so is each of `certified`. Files of earlier versions have 0 there."""
+    certified: list[float | None]
     """By claim B, at each radius of the summary."""
+
+    def in_words(self) -> list[str]:
+        """Clean and certified accuracies in percent, or a dash where the class has no images."""
+        return [_percent(share if self.images else None) for share in (self.clean, *self.certified)]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
 
 
 @dataclass(frozen=True)
@@ -115,9 +124,10 @@ def summarize(certificates: Certificates, radii: list[float], class_names: tuple
     classes = []
     for n, name in enumerate(class_names):
         in_class = certificates.labels == n
-        count = max(1, int(in_class.sum()))
-        at = [int((in_class & correct & (certificates.radii["float"] > r)).sum()) / count for r in radii]
-        classes.append(ClassSummary(name, int(in_class.sum()), int((in_class & correct).sum()) / count, at))
+        counts = [in_class & correct, *(in_class & correct & (certificates.radii["float"] > r) for r in radii)]
+        total = int(in_class.sum())
+        clean, *at = [int(count.sum()) / total if total else None for count in counts]
+        classes.append(ClassSummary(name, total, clean, at))
     return Summary(
         images=len(certificates),
         clean=certificates.accuracy(),

@@ -17,7 +17,9 @@ from lotnet.config.reader import field_types, read_value
 from lotnet.config.recipes import recipe_settings
 from lotnet.config.settings import KINDS, PresetName, Settings, kind_of
 from lotnet.config.yaml_text import read_yaml
+from lotnet.data import without_path
 from lotnet.errors import InputError
+from lotnet.files import without_folders
 from lotnet.losses import CrossEntropy, Loss
 from lotnet.models import LipConvnet, ModelConfig
 
@@ -92,6 +94,14 @@ class RunConfig:
         settings = dataclasses.asdict(self)
         for group in KINDS:
             settings[group] = {"kind": kind_of(getattr(self, group)), **settings[group]}
+        return settings
+
+    def to_public_dict(self) -> dict[str, Any]:
+        """`to_dict` for a file that others read: of paths on this machine it has the last part only."""
+        settings = self.to_dict()
+        settings["data"]["name"] = without_path(self.data.name)
+        for group, name in ((settings["data"], "root"), (settings, "init")):
+            group[name] = group[name] and without_folders(group[name])
         return settings
 
     @staticmethod

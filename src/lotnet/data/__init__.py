@@ -55,6 +55,7 @@ __all__ = [
     "to_unit",
     "unlabeled",
     "validation_split",
+    "without_path",
 ]
 
 SOURCES: dict[str, Source] = {
@@ -100,7 +101,16 @@ def public_name(name: str) -> str:
     >>> public_name("folder:/home/me/clothes")
     'the folder clothes'
     """
-    return f"the folder {PurePath(name.removeprefix(PREFIX)).name}" if is_folder(name) else name
+    return f"the folder {without_path(name).removeprefix(PREFIX)}" if is_folder(name) else name
+
+
+def without_path(name: str) -> str:
+    """The name of a data set in files to give away. Of a folder it has the last part only.
+
+    >>> without_path("folder:/home/me/clothes"), without_path("cifar10")
+    ('folder:clothes', 'cifar10')
+    """
+    return f"{PREFIX}{PurePath(name.removeprefix(PREFIX)).name or '.'}" if is_folder(name) else name
 
 
 def choose_shape(

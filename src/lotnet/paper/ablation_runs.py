@@ -22,6 +22,7 @@ from lotnet.paper import results
 from lotnet.paper.ablations import BASE, PAPER_RECIPE, Ablation
 from lotnet.paper.tables import Overrides, Row
 from lotnet.records import read_record, write_record
+from lotnet.runs.certificates import certificate_files
 from lotnet.runs.data import image_spec, load_data, with_shape
 from lotnet.runs.directory import Run
 from lotnet.training.launch import launch, make_fabric
@@ -132,7 +133,7 @@ def run_variants(name: str, about: str, variants: list[Variant], folder: Path, d
 
 def finish(run: Run, device: str, console: Console) -> None:
     """Train a run to the end and certify it, unless both are done. Certificates are written last."""
-    if run.is_finished() and (run.path / "certificates.json").is_file():
+    if run.is_finished() and certificate_files(run.path):
         console.print(f"{run.path} is done already", soft_wrap=True, highlight=False)
         return
     fabric = make_fabric(run.config.trainer, device)

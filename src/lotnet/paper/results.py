@@ -149,7 +149,7 @@ def collect(run_path: Path, name: str) -> Result:
     return Result(
         name=name,
         command=command_of(environment.sessions[0].command),
-        config=run.config.to_dict(),
+        config=run.config.to_public_dict(),
         sessions=[ResultSession(s.started, s.commit, s.versions, s.hardware) for s in environment.sessions],
         parameters=environment.parameters,
         epochs=len(metrics),

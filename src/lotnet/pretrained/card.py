@@ -5,7 +5,6 @@ Its text is the template card.md.j2.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,8 @@ def frozen_card(model: FrozenModel, name: str, certificates: Certification | Non
     checksum = f"Checksum of stages and tensors: `{model.spec.checksum}`."
     proved = {}
     if certificates is not None:
-        proved = _proved(certificates.summary, certificates.split) | {"notes": certificates.notes}
+        proved = _proved(certificates.summary, certificates.split, certificates.total)
+        proved["notes"] = certificates.notes
     return _render(**about, **proved, checksum=checksum, packed=False)
 
 
@@ -51,7 +51,7 @@ def packed_card(name: str, packed: "Packed", sha256: str) -> str:
     loss = packed.trained.get("loss", {})
     return _render(
         **about,
-        **({} if packed.result is None else _proved(packed.result, "test")),
+        **({} if packed.result is None else _proved(packed.result, "test", packed.total)),
         checksum=f"SHA-256 of kernels and settings: `{sha256}`.",
         packed=True,
         trained=packed.trained,
@@ -78,7 +78,8 @@ def _about(name: str, shape: Sequence[int], data: str, classes: Sequence[object]
     }
 
 
-def _proved(summary: "Summary | PackedResult", split: str) -> dict[str, Any]:
+def _proved(summary: "Summary | PackedResult", split: str, total: int | None) -> dict[str, Any]:
+    """What the certificates say. `total` is the number of images of the split, where it is known."""
     claims = [
         {
             "title": title,
@@ -91,11 +92,15 @@ def _proved(summary: "Summary | PackedResult", split: str) -> dict[str, Any]:
     return {
         "summary": summary,
         "split": split,
+        "part": "" if total in (None, summary.images) else f" of the {total}",
         "radii": [in_255ths(r) for r in summary.radii],
         "claims": claims,
         "clean_between": in_words(wilson(summary.clean, summary.images)),
         "between": [in_words(wilson(share, summary.images)) for share in summary.certified["float"]],
-        "classes_proved": [asdict(item) | {"title": printable(item.name)} for item in summary.classes[:_MOST_CLASSES]],
+        "classes_proved": [
+            {"title": printable(item.name), "images": item.images, "shares": item.in_words()}
+            for item in summary.classes[:_MOST_CLASSES]
+        ],
         "unlisted": len(summary.classes) - _MOST_CLASSES,
         "mistakes": [
             f"{printable(m.true)} taken for {printable(m.predicted)}: {m.count} of {m.images}" for m in frequent

@@ -1,7 +1,9 @@
 """Save a frozen model with a model card that says what is proved about it."""
 
+import copy
 from pathlib import Path
 
+from lotnet.data import without_path
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel, require_frozen
@@ -16,6 +18,8 @@ def save_pretrained(
     name: str | None = None,
 ) -> None:
     """Save a frozen model in a folder: `model.safetensors`, `config.json` and the model card, `README.md`.
+
+    The folder is made to be given away: if the model was trained on a folder of images, it has its name and no path.
 
     Args:
         model: the frozen model, from `freeze` or `load`.
@@ -36,10 +40,21 @@ def save_pretrained(
     found = _read(certificates)
     if found is not None and found.checksum != model.spec.checksum:
         raise InputError("these certificates are of another model: run `lotnet certify` on this one and pass its file")
+    model = _without_path(model)
     card = frozen_card(model, name or Path(folder).resolve().name, found)  # first, because it can fail
     make_folder(Path(folder))
     model.save(folder)
     atomic_write(Path(folder) / CARD, card.encode(errors="backslashreplace"))
+
+
+def _without_path(model: FrozenModel) -> FrozenModel:
+    """The model, or one with the same modules that names its folder of images without the path."""
+    named, classes = without_path(model.spec.data), model.spec.classes
+    if named == model.spec.data:
+        return model
+    model = copy.copy(model)
+    model.name_classes(classes or [str(n) for n in range(model.output_shape(model.input_shape)[0])], named)
+    return model
 
 
 def _read(certificates: str | Path | Certification | None) -> Certification | None:

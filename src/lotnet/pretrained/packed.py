@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from lotnet.certification.certificate import Claim
 from lotnet.certification.summary import ClassSummary, Summary
 from lotnet.config.settings import kind_of
+from lotnet.data import without_path
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, make_folder
 from lotnet.frozen.model import FrozenModel
@@ -76,6 +77,8 @@ class Packed:
     trained: Mapping[str, Any]
     """How it was trained: settings, seed, and commit of each session."""
     result: PackedResult | None = None
+    total: int | None = None
+    """Number of test images of the data set, of which `result` may be about a part; None in earlier files."""
 
     def network(self) -> nn.Sequential:
         """Build the network from the stored kernels, in `eval()` mode."""
@@ -110,12 +113,13 @@ class Packed:
         kernels = save({name: tensor.contiguous() for name, tensor in self.tensors.items()})
         about: dict[str, Any] = {
             "format": FORMAT,
-            "data": self.data,
+            "data": without_path(self.data),
             "classes": list(self.classes),
             "images": dataclasses.asdict(self.images),
             "model": {"kind": kind_of(self.model), **dataclasses.asdict(self.model)},
             "trained": dict(self.trained),
             "result": None if self.result is None else dataclasses.asdict(self.result),
+            "total": self.total,
         }
         about["sha256"] = _digest(about, kernels)
         card = packed_card(folder.resolve().name, self, about["sha256"])
@@ -189,6 +193,7 @@ def _parse(about: Mapping[str, Any], kernels: bytes) -> Packed:
         tensors=load(kernels),
         trained=convert(dict[str, Any], about["trained"], "trained"),
         result=convert(PackedResult | None, about["result"], "result"),
+        total=convert(int | None, about.get("total"), "total"),
     )
 
 

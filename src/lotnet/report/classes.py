@@ -50,13 +50,15 @@ class ConfusedPair:
 
 
 def by_class(run: RunData, label: int, radius: float) -> dict[str, Any]:
+    """Accuracies of a class, which are None if none of its images were certified."""
     mine = run.labels == label
-    count = max(1, int(mine.sum()))
+    count = int(mine.sum())
     right = mine & run.correct
+    certified = int((right & (run.radii > radius)).sum())
     return {
-        "images": int(mine.sum()),
-        "clean": int(right.sum()) / count,
-        "certified": int((right & (run.radii > radius)).sum()) / count,
+        "images": count,
+        "clean": int(right.sum()) / count if count else None,
+        "certified": certified / count if count else None,
     }
 
 

@@ -116,7 +116,8 @@ def _collect(path: Path, name: str) -> RunData:
     labels = certification.labels()
     if max(predictions.max(), labels.max()) >= len(environment.classes):
         raise InputError(
-            f"{run.certificates_file} has classes that the run has not: make it again with `lotnet certify {path}`"
+            f"the certificates of {path} have classes that the run has not: make them again with "
+            f"`lotnet certify {path}`"
         )
     best_epoch(metrics, run.config.trainer.radius)  # refuses what the page cannot show
     return RunData(

@@ -191,7 +191,7 @@ def _provenance(run: RunData) -> dict[str, str]:
         "Kept epoch": _kept(run),
         "Training time": duration(sum(record.seconds for record in run.metrics)),
         "Versions": ", ".join(f"{name} {version}" for name, version in session.versions.items() if version),
-        "Certified on": f"{len(run):,} {certification.split} images, {certification.device}",
+        "Certified on": f"{certification.images_in_words()}, {certification.device}",
         "Evaluation": f"{certification.evaluation_seconds:.2f} s for all images, float32, {certification.device}",
         "Model checksum": certification.checksum,
     }

@@ -6,12 +6,14 @@ it, and their images are `SHAPE_BEFORE`.
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from lotnet.config import RunConfig
 from lotnet.data import (
+    PREFIX,
     Augmentation,
     Channels,
     Dataset,
@@ -87,6 +89,22 @@ def load_with_all_test_images(config: RunConfig) -> Dataset:
     if config.limit is None:
         return dataset
     return dataclasses.replace(dataset, train=random_subset(dataset.train, config.limit))
+
+
+def load_for_model(name: str, shape: Sequence[int], classes: tuple[str, ...], source: str) -> Dataset:
+    """Load the data set that the model folder `source` was trained on, in the shape of the model's input (c, h, w).
+
+    A model folder has the name of a folder of images, but not its path, so that folder is looked for where we are.
+    """
+    _, height, width = shape
+    folder = Path(name.removeprefix(PREFIX)).expanduser()
+    other = f"run this in the folder that contains {folder}, or name the run instead of the model folder"
+    if is_folder(name) and not folder.is_dir():
+        raise InputError(f"{source} was trained on the images in {folder}, which is not here: {other}")
+    dataset = load(name, side=(height, width), channels=channels_of(shape))
+    if is_folder(name) and classes not in ((), dataset.classes):
+        raise InputError(f"{source} was trained on other images than those in {folder}, whose classes differ: {other}")
+    return dataset
 
 
 def split_subset(dataset: Dataset, name: str, limit: int | None) -> Split:

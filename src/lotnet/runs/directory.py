@@ -22,8 +22,7 @@ from lotnet.models import ImageSpec
 from lotnet.records import read_record, write_record
 from lotnet.runs.attacks import FILE as ATTACKS
 from lotnet.runs.attacks import LINF_FILE as LINF
-from lotnet.runs.certificates import FILE as CERTIFICATES
-from lotnet.runs.certificates import Certification, read_certification
+from lotnet.runs.certificates import Certification, certificate_files, read_certification
 from lotnet.runs.checkpoint import Checkpoints, DamagedError, read, strip_prefix
 from lotnet.runs.data import image_spec
 from lotnet.runs.environment import FORMAT, Environment, Session
@@ -37,7 +36,6 @@ _PARTS = (
     "checkpoints",
     "tensorboard",
     "model",
-    CERTIFICATES,
     ATTACKS,
     LINF,
     "packed",
@@ -48,7 +46,8 @@ _PARTS = (
     "report.html",
     "analysis",
 )
-"""Everything that lotnet writes into a run. Overwriting a run removes these files, and nothing else."""
+"""Everything that lotnet writes into a run beside `certificate_files`. Overwriting a run removes both, and nothing
+else."""
 
 
 class Run:
@@ -60,7 +59,6 @@ class Run:
         self.checkpoints = Checkpoints(path / "checkpoints")
         self.metrics_file = MetricsFile(path / "metrics.jsonl")
         self.environment_file = path / "environment.json"
-        self.certificates_file = path / CERTIFICATES
 
     @staticmethod
     def create(path: Path, config: RunConfig, overwrite: bool = False) -> "Run":
@@ -157,18 +155,22 @@ class Run:
         return read_record(Environment, self.environment_file, remedy)
 
     def certification(self) -> Certification:
-        """Read the certificates. Refuses certificates of an older best checkpoint."""
-        certify = f"`lotnet certify {self.path}`"
-        if not self.certificates_file.exists():
+        """Read the certificates: those of all test images, else of the largest part of them, else of training images.
+
+        Refuses certificates of an older best checkpoint.
+        """
+        certify, files = f"`lotnet certify {self.path}`", certificate_files(self.path)
+        if not files:
             raise InputError(f"{self.path} has no certificates yet: make them with {certify}")
-        found = read_certification(self.certificates_file, f"make it again with {certify}")
         now = self.best_digest()
-        # A run that was copied without its checkpoints has nothing to compare with.
-        if None not in (found.checkpoint, now) and found.checkpoint != now:
-            raise InputError(
-                f"{self.path} was trained further after it was certified: make its certificates again with {certify}"
-            )
-        return found
+        for file in files:
+            found = read_certification(file, f"make it again with {certify}")
+            # A run that was copied without its checkpoints has nothing to compare with.
+            if None in (found.checkpoint, now) or found.checkpoint == now:
+                return found
+        raise InputError(
+            f"{self.path} was trained further after it was certified: make its certificates again with {certify}"
+        )
 
     def frozen_model(self) -> FrozenModel:
         """Load the model that `lotnet certify` stored in RUN/model, if it is of the present best checkpoint.
@@ -176,7 +178,7 @@ class Run:
         Otherwise an `InputError` says why not. A run that was copied without its checkpoints has only this model.
         """
         make = f"make it with `lotnet certify {self.path}`"
-        if not self.certificates_file.exists() or not (self.path / "model").exists():
+        if not certificate_files(self.path) or not (self.path / "model").exists():
             raise InputError(f"{self.path} holds no frozen model: {make}")
         known = self.certification()
         model = FrozenModel.load(self.path / "model")
@@ -210,8 +212,8 @@ def _make_room(path: Path, overwrite: bool) -> None:
         raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
     with exclusive_lock(path):
         remove_partial_files(path)
-        for name in _PARTS:  # config.yaml stays until it is replaced, so a kill at any moment leaves a run
-            victim = path / name
+        # config.yaml stays until it is replaced, so a kill at any moment leaves a run.
+        for victim in (*certificate_files(path), *(path / name for name in _PARTS)):
             if victim.is_dir() and not victim.is_symlink():
                 shutil.rmtree(victim)
             else:

@@ -1,12 +1,15 @@
 """The result of self-training, in the form of the results of other runs."""
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from lotnet.errors import InputError
+from lotnet.files import without_folders
 from lotnet.paper.results import Result, StudentResult, collect, command_of
 from lotnet.selftraining import results
-from lotnet.selftraining.plan import FILE, STUDENT, Plan
+from lotnet.selftraining.plan import FILE, STUDENT, Plan, SelfTrainingConfig
 
 
 def is_selftraining(folder: Path) -> bool:
@@ -26,7 +29,7 @@ def collect_student(folder: Path, name: str) -> Result:
     if student.checksum != found.student.checksum:
         raise InputError(f"{path} is about another student: delete it, and `lotnet selftrain --resume` writes it again")
     about = StudentResult(
-        settings=asdict(plan.selftraining),
+        settings=_without_folders(plan.selftraining),
         seed=found.seed,
         images=found.images.to_dict(),
         teacher=asdict(found.teacher),
@@ -34,3 +37,12 @@ def collect_student(folder: Path, name: str) -> Result:
     )
     command = command_of(list(plan.command)) if plan.command else student.command
     return replace(student, command=command, selftraining=about)
+
+
+def _without_folders(settings: SelfTrainingConfig) -> dict[str, Any]:
+    """The settings for a file that others read: of paths on this machine they have the last part only."""
+    teacher, unlabeled = settings.teacher, settings.unlabeled
+    return asdict(settings) | {
+        "teacher": teacher and without_folders(teacher),
+        "unlabeled": unlabeled and re.sub(r"[^,\s][^,]*", lambda source: without_folders(source[0]), unlabeled),
+    }

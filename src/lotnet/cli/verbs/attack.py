@@ -35,6 +35,8 @@ from lotnet.paper.linf_table import LInfAttack, attack_models, count_images, pap
 from lotnet.paper.tables import Row
 from lotnet.progress import progress_bar
 from lotnet.runs.attacks import FILE, LINF_FILE, LInfRecord, write_attacks, write_linf
+from lotnet.runs.certificates import images_in_words
+from lotnet.runs.data import split_subset
 from lotnet.terminal import Console
 
 LINF_TABLE = "Table of l-infinity attacks"
@@ -68,7 +70,8 @@ def main(arguments: list[str]) -> int:
     device = choose_device(options.device)
     opened = open_model(options.models[0], console)
     path = output_file(options.out, opened.folder, FILE)  # before the attacks, which take long
-    split = opened.split(options.split, options.limit)
+    dataset = opened.dataset()
+    split = split_subset(dataset, options.split, options.limit)
     report = attack_report(
         opened.model.to(device),
         UnitImages(split.pixels),
@@ -89,7 +92,8 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps({"written": str(path), "data": opened.data, **report.without_pixels()}))
     else:
-        _show(console, report, options.radius, options.linf)
+        about = images_in_words(report.images, len(getattr(dataset, options.split)), options.split)
+        _show(console, report, about, options.radius, options.linf)
         say(console, f"Written to {path}")
     return BROKEN if report.counterexamples else 0
 
@@ -212,8 +216,8 @@ def _keep(record: LInfRecord, loaded: LoadedModel) -> str | None:
     return str(path)
 
 
-def _show(console: Console, report: AttackReport, radius: str, linf: str) -> None:
-    table = Table("", "accuracy", title=f"{report.images} images, by the float64 program")
+def _show(console: Console, report: AttackReport, images: str, radius: str, linf: str) -> None:
+    table = Table("", "accuracy", title=f"{images}, by the float64 program")
     table.add_row("clean", f"{report.clean:.2%}")
     for name, share in report.attacked.items():
         table.add_row(f"{name} at {linf if name == 'pgd_linf' else radius}", f"{share:.2%}")

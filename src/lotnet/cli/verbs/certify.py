@@ -18,7 +18,7 @@ from lotnet.load_model import MODEL, load_model
 from lotnet.runs.certificates import Certification, certificates_path
 from lotnet.terminal import Console
 
-_HEADING = ("model", "data", "split", "checksum", "checkpoint", "evaluation_seconds", "device")
+_HEADING = ("model", "data", "split", "total", "checksum", "checkpoint", "evaluation_seconds", "device")
 """Fields of the record that --json prints beside the summary."""
 _MISTAKES = 5
 
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
 def _show(console: Console, record: Certification) -> None:
     summary, between = record.summary, record.summary.intervals()
     names = [in_255ths(radius) for radius in summary.radii]
-    table = Table(title=f"Certified accuracy on {summary.images} images, clean {summary.clean:.2%}")
+    table = Table(title=f"Certified accuracy on {record.images_in_words()}, clean {summary.clean:.2%}")
     for heading in ("certificate", *(f"at {name}" for name in names), "mean radius"):
         first = heading == "certificate"
         table.add_column(heading, justify="left" if first else "right", no_wrap=first)
@@ -96,8 +96,7 @@ def _show(console: Console, record: Certification) -> None:
         for heading in ("class", "images", "clean", *(f"at {name}" for name in names)):
             table.add_column(heading, justify="left" if heading == "class" else "right")
         for item in summary.classes:
-            shares = (f"{share:.1%}" for share in (item.clean, *item.certified))
-            table.add_row(item.name, str(item.images), *shares)
+            table.add_row(item.name, str(item.images), *item.in_words())
         console.print(table)
     if mistakes := summary.mistakes()[:_MISTAKES]:
         said = (f"{m.true} taken for {m.predicted} ({m.count} of {m.images})" for m in mistakes)

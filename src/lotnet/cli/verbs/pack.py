@@ -11,6 +11,7 @@ from lotnet.errors import InputError
 from lotnet.files import writable_folder
 from lotnet.pack_run import pack_run
 from lotnet.pretrained.packed import PackedResult, is_packed
+from lotnet.runs.certificates import images_in_words
 from lotnet.runs.data import load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 from lotnet.terminal import Console
@@ -38,17 +39,18 @@ def main(arguments: list[str]) -> int:
     if folder.exists() and not is_packed(folder) and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise InputError(f"{folder} exists and is not a packed model: choose another --out")
     writable_folder(folder)  # before the proofs, which take long
-    test = split_subset(load_with_all_test_images(run.config), "test", options.limit)
-    packed, summary = pack_run(run, test, device, console, options.batch_size)
+    dataset = load_with_all_test_images(run.config)
+    test = split_subset(dataset, "test", options.limit)
+    packed, summary = pack_run(run, test, len(dataset.test), device, console, options.batch_size)
     size = packed.write(folder)
     if options.json:
         print(json.dumps({"written": str(folder), "bytes": size, "result": asdict(PackedResult.of(summary))}))
         return 0
     at = ", ".join(f"{share:.2%}" for share in summary.certified["float"])
+    images = images_in_words(summary.images, packed.total, "test")
     for line in (
         f"Written to {folder}: {size / 1e6:.1f} MB.",
-        f"Of {summary.images} test images, {summary.clean:.2%} are classified correctly; certified at 36, 72 and "
-        f"108/255 (claim B): {at}.",
+        f"Of {images}, {summary.clean:.2%} are classified correctly; certified at 36, 72 and 108/255 (claim B): {at}.",
     ):
         console.print(line, soft_wrap=True, highlight=False)
     return 0

@@ -71,7 +71,7 @@ function choose(radius) {
     run.classes.forEach((of, label) => {
       const share = of.images ? countAbove(of.right, radius) / of.images : 0;
       document.querySelector(`[data-bar="${n}-${label}"]`).style.width = percent(share, 2);
-      document.querySelector(`[data-class="${n}-${label}"]`).textContent = percent(share, 1);
+      document.querySelector(`[data-class="${n}-${label}"]`).textContent = of.images ? percent(share, 1) : "–";
     }),
   );
   tally(radius);
