@@ -98,7 +98,9 @@ def public_name(name: str) -> str:
     >>> public_name("folder:/home/me/clothes")
     'the folder clothes'
     """
-    return f"the folder {PurePath(name.removeprefix(PREFIX)).name}" if is_folder(name) else name
+    if not is_folder(name):
+        return name
+    return f"the folder {PurePath(name.removeprefix(PREFIX)).name or 'of images'}"  # folder:. has no name
 
 
 def choose_shape(
