@@ -233,6 +233,7 @@ ASKS_FOR_HARDWARE = {
     "device.py": "reads --device",
     "training/launch.py": "chooses the devices of a run",
     "training/precision.py": "sets and restores PyTorch's arithmetic",
+    "training/memory.py": "compares the memory of a step with that of the device",
     "training/display.py": "says why the first steps on a GPU take long",
     "orthogonalize/captured.py": "records CUDA graphs",
     "training/poll.py": "reads the loss of a GPU less often",

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,29 @@ def test_the_scope_of_a_radius_of_a_grey_file_and_a_model_in_colour(tmp_path: Pa
     (picture,) = read_pictures([tmp_path / "grey.png"], (1, 4, 8))
     assert picture.pixels.shape == (1, 4, 8)
     assert picture.changes == ("the middle 4 x 8 of 8 x 8 pixels",)
+
+
+def test_what_is_said_about_alpha_and_sixteen_bits(tmp_path: Path) -> None:
+    """Without alpha, levels are those of the file; of 16 bits, only the upper ones are read."""
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 4), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "alpha.png")
+    (picture,) = read_pictures([tmp_path / "alpha.png"], (3, 8, 8))
+    assert picture.changes == ("the alpha channel dropped",)
+    assert picture.scope(0.3) == "The radius is in the file's own pixels without their alpha channel, 8 x 8 RGB pixels."
+    assert np.array_equal(picture.pixels.permute(1, 2, 0).numpy(), noise[:, :, :3])
+    Image.fromarray(noise[:, :, 0].astype(np.uint16) * 256).save(tmp_path / "deep.png")
+    (picture,) = read_pictures([tmp_path / "deep.png"], (1, 8, 8))
+    assert picture.changes[0] == "the upper 8 of 16 bits kept"
+    assert "nothing is proved, because its levels were computed anew and rounded" in picture.scope(0.3)
+
+
+def test_a_folder_may_hold_other_files(folder: Path, digits: Path, tmp_path: Path, capsys) -> None:
+    shutil.copytree(digits, tmp_path / "inbox")
+    (tmp_path / "inbox" / "notes.txt").write_text("three digits")
+    assert main(["predict", str(folder), str(tmp_path / "inbox"), "--json", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["images"]) == 3
+    assert err == f"{tmp_path / 'inbox'}: 1 file is no image by its name and is skipped, named notes.txt\n"
 
 
 def test_bad_input_gives_a_one_sentence_error(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:

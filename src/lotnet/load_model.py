@@ -5,6 +5,7 @@ model that `lotnet certify` stored in RUN/model is read. Without one, the best c
 `LoadedModel.note` says so.
 """
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ __all__ = ["LoadedModel", "load", "load_model"]
 
 MODEL = "A run directory, a model folder, or the name of a model that comes with lotnet."
 """For --help."""
+_SHOWN = 5
+"""Most runs that an error message names, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ def load(source: str | Path) -> FrozenModel:
     >>> lotnet.load("resnet-50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    lotnet.errors.InputError: resnet-50 is neither a run directory, nor a model folder, nor ...
+    lotnet.errors.InputError: there is no run or model resnet-50: ...
     """
     return load_model(source).model
 
@@ -82,11 +85,19 @@ def load_model(source: str | Path) -> LoadedModel:
         return _from_model(load_folder(path), path)
     if str(source) in shipped_names():
         return _from_model(load_shipped(str(source)), Path("runs") / source)
-    shipped = f"a model that comes with lotnet ({', '.join(shipped_names()) or 'there is none'})"
-    raise InputError(
-        f"{source} is neither a run directory, nor a model folder, nor {shipped}: train a model with "
-        f"`lotnet train --out {source}`"
-    )
+    what = f"{source} holds neither a run nor a model" if path.is_dir() else f"there is no run or model {source}"
+    raise InputError(f"{what}: {_near(str(source))}")
+
+
+def _near(source: str) -> str:
+    """The end of an error message: the run or shipped model that was probably meant, or those to choose from."""
+    found = {file for folder in (Path("runs"), Path(source).parent) for file in folder.glob("*/config.yaml")}
+    runs = sorted(found, key=lambda file: -file.stat().st_mtime)
+    known = [*(str(file.parent) for file in runs), *shipped_names()]
+    if close := difflib.get_close_matches(source, [*known, *(Path(name).name for name in known)], n=1):
+        return f"did you mean {next(name for name in known if close[0] in (name, Path(name).name))}?"
+    shown = [str(file.parent) for file in runs[:_SHOWN]] + shipped_names()
+    return f"choose one of {', '.join(shown)}, or train one with `lotnet train`"
 
 
 def _from_run(run: Run) -> LoadedModel:

@@ -24,9 +24,12 @@ from torch import Tensor
 from lotnet.certification import certify
 from lotnet.certification.formatting import rounded_down
 from lotnet.data import decode, to_unit
-from lotnet.data.images import Header, center_box, image_files, read_header
+from lotnet.data.images import center_box, image_files, read_header
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
+
+_WITHOUT_ALPHA = {"LA": "L", "RGBA": "RGB"}
+"""Modes whose levels stay as they are when alpha is dropped."""
 
 __all__ = ["Picture", "Prediction", "find_files", "predict", "read_picture", "read_pictures"]
 
@@ -99,13 +102,16 @@ class Picture:
     repeats: int | None = 1
     """How often the input repeats each level of the file: 3 for a grey file and an RGB model, otherwise 1. None if the
     input has other levels than the file, because it was resized, for instance."""
+    drops_alpha: bool = False
+    """Whether the file has an alpha channel, which the model does not read."""
 
     def scope(self, radius: float) -> str:
         """A sentence that says in which pixels a certified radius of this picture is, rounded down."""
         channels, height, width = self.pixels.shape
         read = f"{height} x {width} {'grey' if channels == 1 else 'RGB'} pixels"
         if self.repeats == 1:
-            return f"The radius is in the file's own pixels, {read}."
+            without = " without their alpha channel" if self.drops_alpha else ""
+            return f"The radius is in the file's own pixels{without}, {read}."
         if self.repeats is not None:
             own = math.nextafter(radius / math.sqrt(self.repeats), 0.0)  # the l2 norm of a repeated change
             return (
@@ -223,13 +229,19 @@ def read_picture(file: Path | IO[bytes], input_shape: Sequence[int], name: str) 
     if part != (height, width):
         changes.append(f"{part[0]} x {part[1]} pixels resized to {height} x {width}")
     wanted = {1: "L", 3: "RGB"}[channels]
-    if header.mode != wanted:
-        changes.append(f"mode {header.mode} converted to {wanted}")
-    return Picture(name, pixels, tuple(changes), _repeats(header, part == (height, width), wanted))
+    mode = _WITHOUT_ALPHA.get(header.mode, header.mode)
+    if header.has_alpha:
+        changes.append("the alpha channel dropped")
+    if header.has_16_bits:
+        changes.append("the upper 8 of 16 bits kept")
+    if mode != wanted:
+        changes.append(f"mode {mode} converted to {wanted}")
+    repeats = _repeats(mode, part == (height, width) and not header.has_16_bits, wanted)
+    return Picture(name, pixels, tuple(changes), repeats, header.has_alpha)
 
 
-def _repeats(header: Header, keeps_size: bool, wanted: str) -> int | None:
+def _repeats(mode: str, keeps_levels: bool, wanted: str) -> int | None:
     """How often the model's input repeats each level of the file; see `Picture.repeats`."""
-    if not keeps_size or header.mode not in ("L", wanted):
+    if not keeps_levels or mode not in ("L", wanted):
         return None
-    return 3 if header.mode != wanted else 1
+    return 3 if mode != wanted else 1

@@ -1,4 +1,4 @@
-"""Suggestions for misspelled names."""
+"""Suggestions for misspelled names, and numbers with their nouns."""
 
 import difflib
 from collections.abc import Iterable
@@ -24,3 +24,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
     names = list(dict.fromkeys(by_part.values()))
     choices = [name for name in names if name.startswith(group)] or names
     return f": choose one of {', '.join(choices)}" if len(choices) <= 16 else ": --help lists what there is"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "epoch"), counted(1200, "image")
+    ('1 epoch', '1,200 images')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -18,7 +18,14 @@ LINES = {
     "train --data.name folder:one": "at least two folders, one per class, or pass folder:one/inner if the classes are",
     "train --data.name folder:unreadable": "good.png does not decode as an 8- or 16-bit image: remove or replace it",
     "train --data.name folder:huge": "good.png claims more than 64000000 pixels: scale it down first",
-    "train --data.name folder:letters": "letters has the classes 'Cat' and 'cat': merge them or rename one",
+    "train --data.name folder:letters": "letters has the classes 'Cat' and 'cat', of which only the case differs",
+    "train --data.name folder:": "folder: names no folder: write folder:PATH, or folder:. for the current folder",
+    "train folder:good": "does not know folder:good: for the images in that folder, write --data.name folder:good",
+    "train good": "does not know good: for the images in that folder, write --data.name folder:good",
+    "certify nonsense": "there is no run or model nonsense: choose one of runs/mine, lipconvnet5-cifar10, or train one",
+    "certify runs/min": "there is no run or model runs/min: did you mean runs/mine?",
+    "certify lipconvnet5-cifr10": "there is no run or model lipconvnet5-cifr10: did you mean lipconvnet5-cifar10?",
+    "certify letters": "letters holds neither a run nor a model: choose one of runs/mine, lipconvnet5-cifar10",
     "train --data folder:good": "lotnet train does not know --data: did you mean --data.name?",
     "train --loss emma": "did you mean --loss.kind?",
     "train --data.name good": "there is no data set 'good': for the images in that folder, write folder:good",
@@ -44,6 +51,8 @@ def write_folders(root: Path) -> None:
         image_in(root / name / "a")
         image_in(root / name / "b")
     (root / "unreadable" / "b" / "good.png").write_bytes(b"no image")
+    (root / "runs" / "mine").mkdir(parents=True)
+    (root / "runs" / "mine" / "config.yaml").touch()
     header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b""))]
     png = b"".join(struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in chunks)
@@ -82,7 +91,7 @@ def test_every_wrong_line_is_one_sentence(tmp_path: Path) -> None:
         assert asked == f"> {line}"
         assert sentence in answer
         assert code == "2"
-    assert not (tmp_path / "runs").exists()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine"]
 
 
 @pytest.mark.slow

@@ -77,8 +77,11 @@ def test_a_run_of_an_earlier_version_keeps_its_shape(images: Path) -> None:
     ("options", "sentence"),
     [
         (["--data.side", "0"], "data.side must be at least 1, not 0"),
-        (["--data.width", "8"], "data.side must be given together with data.width, not None"),
-        (["--data.channels", "red"], "data.channels cannot be 'red': give one of grey, rgb or null"),
+        (["--data.width", "8"], "data.width 8 is given without data.side, which is the height: give both"),
+        (["--data.channels", "red"], "data.channels cannot be 'red': give one of grey, rgb\n"),
+        (["--data.side", "a"], "data.side cannot be 'a': give a whole number\n"),
+        (["--data.side", "65536"], "on images of 65536 x 65536 pixels needs more than"),
+        (["--data.crop", "4"], "data.crop 4 shifts images of 8 x 12 pixels by half a side or more: give at most 3"),
     ],
 )
 def test_wrong_pixels_are_refused(options: list[str], sentence: str, images: Path, tmp_path: Path, capsys) -> None:
@@ -97,7 +100,9 @@ def test_without_validation_images_the_last_epoch_is_kept(images: Path, tmp_path
     assert train(images, out, "--data.validation=0", "--trainer.epochs=2") == 0
     said = capsys.readouterr()
     assert "32 to train on, the last epoch is kept, 8 to test" in said.err + said.out
-    assert "last epoch, trained on all images (epoch 2)" in " ".join((said.err + said.out).split())
+    printed = " ".join((said.err + said.out).split())
+    assert "Accuracy of the last epoch, trained on all images (epoch 2) on 8 test images" in printed
+    assert "choose the best epoch" not in printed
     run = Run.open(out)
     assert [(record.clean, record.certified) for record in run.metrics()] == [(None, {}), (None, {})]
     assert best_epoch(run.metrics(), 36 / 255) == 2
@@ -185,7 +190,11 @@ def test_a_folder_that_is_not_read_is_noted_before_the_first_step(finished: Path
     said, lines = capsys.readouterr(), []
     for line in (said.err + said.out).splitlines():
         lines += [line.split(maxsplit=1)[1]] if line.startswith("note ") else []
-    assert lines == ["the folder val beside train and test is not part of the data set", *NOTES]
+    val = "the folder val beside train and test is not part of the data set"
+    few = (
+        "only 2 images choose the best epoch, so the choice is mostly chance: --data.validation 0 trains on all images "
+    )
+    assert lines == [val, *NOTES, few + "and keeps the last epoch"]
 
 
 def test_what_is_wrong_with_the_data_is_said_everywhere(finished: Path, monkeypatch, capsys) -> None:
@@ -312,3 +321,50 @@ def test_certificates_are_kept_when_radii_are_added(finished: Path, monkeypatch,
     assert after.summary.at(before.summary.radii) == before.summary
     assert main(["certify", str(run), "--device", "cpu"]) == 0  # proved anew, with all radii
     assert Run.open(run).certification().summary == after.summary
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--limit", "1"], "a limit of 1 image leaves no image to choose the best epoch: raise the limit, or train on"),
+        (
+            ["--limit", "1", "--data.validation=0"],
+            "1 training image does not fill one batch of 16: lower trainer.batch",
+        ),
+        (["--limit", "8"], "do not fill one batch of 16: lower trainer.batch_size or raise the limit\n"),
+        (["--data.validation=0.9"], "do not fill one batch of 16: lower trainer.batch_size or lower data.validation\n"),
+    ],
+)
+def test_too_few_images_name_what_made_them_few(
+    options: list[str], sentence: str, images: Path, tmp_path: Path, capsys
+) -> None:
+    assert train(images, tmp_path / "run", *options) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_classes_of_one_training_image_leave_none_to_choose(tmp_path: Path, capsys) -> None:
+    write_images(tmp_path / "few", count=2)
+    assert train(tmp_path / "few", tmp_path / "run") == 2
+    sentence = (
+        "2 training images of different classes leaves no image to choose the best epoch: add images, or train on"
+    )
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_help_for_a_folder_shows_what_its_preset_chooses(images: Path, capsys) -> None:
+    """32 training images, of which two choose the best epoch: the batch is an eighth of the others."""
+
+    def shown(*words: str) -> str:
+        with pytest.raises(SystemExit):
+            main(["train", "--data.name", f"folder:{images}", *words, "--help"])
+        return " ".join(capsys.readouterr().out.split())
+
+    assert "Images per step, over all processes together. (default: 2)" in shown()
+    assert "Images per step, over all processes together. (default: 4)" in shown("--data.validation", "0")
+    assert "Channels of the first stage. (default: 32)" in shown()
+    assert (
+        "Number of convolutions at side 32: 5, 10, ..., 40. Smaller images have fewer stages. (default: 20)"
+        in shown("--preset", "large")
+    )
+    assert "Defaults in this help are those of the recipe" in shown()

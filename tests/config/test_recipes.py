@@ -130,7 +130,7 @@ def test_the_data_set_selects_a_recipe() -> None:
         ("trainer: {epochs: 0}", "at least 1"),
         ("trainer: 5", "trainer is not a group of settings"),
         ("seed: null", "seed cannot be null"),
-        ("data: {side: a}", "data.side cannot be 'a': give a whole number or null"),
+        ("data: {side: a}", "data.side cannot be 'a': give a whole number"),
         ("data: {distort: 1}", "data.distort cannot be 1: give true or false"),
         ("data: {name: 5}", "data.name cannot be 5: give text"),
         ("trainer: {epochs: true}", "trainer.epochs cannot be true: give a whole number"),

@@ -49,3 +49,17 @@ def test_folders_that_are_not_read_are_named(image_folder):
     assert note == "the folders extra, val beside train and test are not part of the data set"
     assert folder_findings(f"folder:{root / 'train'}") == [], "there, folders are classes"
     assert folder_findings("digits") == []
+
+
+def test_levels_that_are_all_small_are_noted():
+    """As from 12-bit values in 16-bit files."""
+    train, test = random_split(80, 4), random_split(8, 4, seed=1)
+    dark = Dataset("toy", Split(train.images // 16, train.labels), test, ("a", "b", "c", "d"))
+    (note,) = findings(dark)
+    assert note.startswith("no level of the training images is above 15 of 255: ")
+    assert note.endswith("such as 12 bits in 16, most levels are lost, so rescale them to the whole range first")
+
+
+def test_small_classes_are_laid_to_the_limit_that_made_them():
+    data = Dataset("toy", random_split(16, 2), random_split(8, 2, seed=1), ("a", "b"), limit=16)
+    assert findings(data) == ["with a limit of 16 images, 2 classes have fewer than 20 training images: a (8), b (8)"]

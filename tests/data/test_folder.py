@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import struct
@@ -81,6 +82,86 @@ def test_other_images_are_resized_with_a_word(image_folder, tmp_path):
     assert data.choose_shape(f"folder:{large}", cache).shape == (3, 32, 32)
 
 
+def saved(path, image, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, **options)
+
+
+def sixteen_bit_color(width: int, height: int) -> bytes:
+    """A PNG of 16 bits in each of three channels, which Pillow reads but does not write."""
+    rows = b"".join(b"\0" + bytes(6 * width) for _ in range(height))
+    return _png(struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0), zlib.compress(rows)).getvalue()
+
+
+def test_conversions_are_said_and_counted(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    root, blank = tmp_path / "images", Image.new("RGB", (8, 8))
+    saved(root / "a" / "0.png", blank.convert("RGBA"))
+    saved(root / "a" / "1.png", blank.convert("P"), transparency=0)
+    saved(root / "a" / "2.tif", blank.convert("CMYK"))
+    saved(root / "b" / "0.jpg", blank, exif=exif)
+    (root / "b" / "1.png").write_bytes(sixteen_bit_color(8, 8))
+    saved(root / "b" / "2.png", Image.fromarray(np.zeros((8, 8), np.uint16)))
+    name, cache = f"folder:{root}", tmp_path / "cache"
+    alpha, bits = (
+        "2 of 6 files have an alpha channel, which is dropped",
+        "2 of 6 files are 16-bit and lose their lower 8",
+    )
+    turned = "1 of 6 files are rotated or mirrored as their EXIF data say"
+    for _ in range(2):  # the second time, from the stored survey
+        assert data.choose_shape(name, cache).words == (
+            "8 x 8 pixels, RGB: 1 of 6 files are grey and become RGB (--data.channels grey makes all grey); "
+            f"{alpha}; {bits} bits; 1 of 6 files are CMYK and become RGB; 1 of 6 files use a palette and become RGB; "
+            f"{turned}"
+        )
+    assert data.choose_shape(name, cache, channels="grey").words == (
+        f"8 x 8 pixels, grey: 5 of 6 files are in colour and become grey; {alpha}; {bits} bits; {turned}"
+    )
+
+
+def test_a_survey_of_an_earlier_version_is_made_again(image_folder, tmp_path):
+    name = f"folder:{image_folder(BOTH)}"
+    words = data.choose_shape(name, tmp_path).words
+    (stored,) = tmp_path.glob("folder-*.json")
+    content = json.loads(stored.read_text())
+    stored.write_text(json.dumps({key: value for key, value in content.items() if key != "alpha"} | {"training": 5}))
+    assert data.choose_shape(name, tmp_path).words == words
+    assert json.loads(stored.read_text()) == content
+
+
+def test_files_that_are_no_images_by_their_names_are_skipped(image_folder, tmp_path):
+    root = image_folder(BOTH)
+    (root / "train" / "cat" / "notes.txt").write_text("three cats")
+    (root / "test" / "ant" / "labels").mkdir()
+    (root / "test" / "ant" / "labels" / "0.json").write_text("{}")
+    (root / "train" / "ant" / "000.png").rename(root / "train" / "ant" / "without suffix")
+    dataset = data.load(f"folder:{root}", tmp_path / "cache")
+    assert (len(dataset.train), len(dataset.test)) == (5, 3)
+    assert data.folder_findings(f"folder:{root}") == [
+        "2 files are no images by their names and are skipped, for example cat/notes.txt"
+    ]
+    (root / "train" / "cat" / "photo.HEIC").write_bytes(b"an image that Pillow does not read")
+    with pytest.raises(InputError, match=r"photo\.HEIC does not decode"):
+        data.load(f"folder:{root}", tmp_path / "cache")
+
+
+def test_a_class_of_other_files_holds_no_images(image_folder, tmp_path):
+    root = image_folder({"a": 2, "b": 0})
+    (root / "b" / "notes.txt").touch()
+    skipped = r"1 file is no image by its name and is skipped, named notes\.txt"
+    with pytest.raises(InputError, match=rf"b holds no images \({skipped}\): add some"):
+        data.load(f"folder:{root}", tmp_path / "cache")
+
+
+def test_an_empty_path_is_not_the_current_folder(image_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(image_folder(BOTH))
+    with pytest.raises(InputError, match=r"folder: names no folder: write folder:PATH, or folder:\. for the current"):
+        data.load("folder:", tmp_path)
+    assert len(data.load("folder:.", tmp_path).train) == 5
+    assert data.public_name("folder:.") == "the folder of images"
+
+
 def test_the_survey_is_made_again_when_a_file_changes(image_folder, tmp_path):
     root = image_folder(BOTH, size=(50, 40))
     assert data.choose_shape(f"folder:{root}", tmp_path).shape == (3, 40, 50)
@@ -135,7 +216,10 @@ def test_a_path_without_the_prefix_is_recognized(image_folder, tmp_path):
         ({"train/a": 1, "train/b": 1}, "has train but no test: add test"),
         ({"train/a": 1, "train/b": 1, "val/a": 1, "val/b": 1}, "has train but no test: rename val to test"),
         ({"a/b": 3, "c/d": 3}, "a has the folder 'b' with images in it: put the images directly into the folders"),
-        ({"cat": 3, "Cat": 3, "dog": 3}, "has the classes 'Cat' and 'cat': merge them or rename one"),
+        (
+            {"cat": 3, "Cat": 3, "dog": 3},
+            "'Cat' and 'cat', of which only the case differs, .*: merge them or rename one",
+        ),
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
     ],
 )
@@ -164,12 +248,16 @@ def test_system_files_are_skipped(image_folder, tmp_path):
 
 
 def _png_claiming(width: int, height: int) -> io.BytesIO:
+    return _png(struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), zlib.compress(b""))
+
+
+def _png(header: bytes, pixels: bytes) -> io.BytesIO:
     def chunk(kind: bytes, content: bytes) -> bytes:
         length, checksum = len(content), zlib.crc32(kind + content)
         return struct.pack(">I", length) + kind + content + struct.pack(">I", checksum)
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return io.BytesIO(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")))
+    end = chunk(b"IEND", b"")
+    return io.BytesIO(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + end)
 
 
 @pytest.mark.parametrize("side", [8_100, 10_000, 1_000_000])
@@ -196,9 +284,16 @@ def test_sixteen_bit_grey_is_scaled_not_clipped():
     assert decode(encoded(Image.fromarray(levels)), (3, 4, 4))[:, 0].tolist() == [[0, 1, 128, 255]] * 3
 
 
-def test_floating_point_images_are_refused():
-    with pytest.raises(InputError, match="does not decode as an 8- or 16-bit image"):
-        decode(encoded(Image.new("F", (4, 4)), "TIFF"), (3, 4, 4))
+@pytest.mark.parametrize(("mode", "kind"), [("F", "floating-point"), ("I", "32-bit")])
+def test_pixels_without_a_white_are_refused_with_what_they_are(mode, kind):
+    with pytest.raises(InputError, match=rf"depth\.tif has {kind} pixels, .*: convert it to 8 or 16 bits"):
+        decode(encoded(Image.new(mode, (4, 4)), "TIFF"), (3, 4, 4), "depth.tif")
+
+
+def test_a_grey_map_of_sixteen_bits_is_scaled():
+    """Pillow gives its pixels the mode of 32-bit images."""
+    file = io.BytesIO(b"P5 2 1 65535\n" + bytes([255, 255, 128, 0]))
+    assert decode(file, (1, 1, 2)).flatten().tolist() == [255, 128]
 
 
 def test_rectangular_images_are_centre_cropped():

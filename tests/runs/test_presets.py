@@ -66,12 +66,12 @@ def config_of(*arguments: str) -> RunConfig:
 def test_what_was_chosen_is_stored_and_the_command_line_wins(folder: str) -> None:
     config = config_of("--data.name", folder)
     assert isinstance(config.model, LipConvnet)
-    assert (config.preset, config.trainer.batch_size, config.trainer.epochs) == ("small", 4, 200)
+    assert (config.preset, config.trainer.batch_size, config.trainer.epochs) == ("small", 2, 200)
     assert config.model.full_depth
     assert RunConfig.from_yaml(config.to_yaml(), "config.yaml") == config
     assert config_of("--data.name", folder, "--trainer.epochs", "3").trainer.epochs == 3
     large = config_of("--data.name", folder, "--preset", "large")
-    assert (large.preset, large.model.layers, large.trainer.batch_size) == ("large", 20, 4)
+    assert (large.preset, large.model.layers, large.trainer.batch_size) == ("large", 20, 2)
     same, name = configuration(None, {"data.name": folder, "preset": "large"}, "cpu")
     assert (same.model, same.trainer, name) == (large.model, large.trainer, "folder/default")
 
@@ -97,3 +97,11 @@ def test_a_recipe_of_ones_own_keeps_its_settings_unless_the_command_line_names_a
 def test_presets_are_for_folders() -> None:
     with pytest.raises(InputError, match="presets are for images of a folder, not for cifar10: leave it out"):
         config_of("--config", "cifar10/plain", "--preset", "small")
+
+
+def test_the_batch_is_an_eighth_of_the_images_that_are_trained_on(folder: str) -> None:
+    """32 training images, less those that choose the best epoch, at least one of each class."""
+    sizes = {"0": 4, "0.05": 2, "0.5": 2, "0.99": 1}
+    for share, size in sizes.items():
+        assert config_of("--data.name", folder, "--data.validation", share).trainer.batch_size == size
+    assert config_of("--data.name", folder, "--data.validation", "0", "--limit", "16").trainer.batch_size == 2

@@ -2,13 +2,14 @@
 
 import copy
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from lotnet.config import RunConfig
-from lotnet.data import load
+from lotnet.data import Batches, load
 from lotnet.runs.data import image_spec
 from lotnet.training.launch import make_fabric
 from lotnet.training.loop import make_batches
@@ -39,6 +40,26 @@ def test_the_lines_name_images_pixels_augmentation_network_and_plan(outlook: Out
     assert said.startswith(f"2 s per step as measured now, about {seconds / 60:.0f} min in all, until ")
     assert f"about {seconds / 120:.0f} min in all" in outlook.duration(pace, done=15 * 42)
     assert "after the first steps" in outlook.duration(None)
+
+
+def test_few_images_that_choose_the_best_epoch_are_noted(outlook: Outlook) -> None:
+    assert outlook.doubts() == []
+    few = Batches(outlook.dataset.test.select(slice(4)), 2)
+    (note,) = replace(outlook, validation=few).doubts()
+    assert note == (
+        "only 4 images choose the best epoch, so the choice is mostly chance: --data.validation 0 trains on all images "
+        "and keeps the last epoch"
+    )
+    (note,) = replace(outlook, validation=few, splits_training=False).doubts()
+    assert note == "only 4 images choose the best epoch, so the choice is mostly chance"
+    assert replace(outlook, validation=None).doubts() == []
+
+
+def test_one_of_anything_is_singular(outlook: Outlook) -> None:
+    config = CONFIG.override({"trainer.epochs": 1, "trainer.batch_size": 1})
+    one = Batches(outlook.dataset.test.select(slice(1)), 1)
+    lines = dict(replace(outlook, config=config, batches=one).lines("cpu"))
+    assert lines["training"] == "1 epoch of 1 step with 1 image, on cpu with 1 thread"
 
 
 def test_measuring_changes_neither_the_model_nor_the_random_numbers(outlook: Outlook) -> None:

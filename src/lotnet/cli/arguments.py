@@ -5,6 +5,7 @@ import inspect
 import re
 from argparse import SUPPRESS, Action
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 import docstring_parser
@@ -13,6 +14,7 @@ from jsonargparse import ArgumentParser, Namespace
 from lotnet.cli.help_text import placeholder, render
 from lotnet.config.reader import field_types
 from lotnet.config.settings import PresetName
+from lotnet.data import PREFIX
 from lotnet.errors import InputError
 from lotnet.spelling import nearest
 
@@ -51,6 +53,8 @@ class Parser(ArgumentParser):
     def __init__(self, prog: str, description: str = "", examples: tuple[str, ...] = ()) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False, exit_on_error=False, add_help=False)
         self.examples = examples
+        self.takes_data = False
+        """Whether the verb has the setting --data.name."""
         self.add_argument("-h", "--help", action="help", group=COMMON_TITLE, help="Show this help and exit.")
 
     def add_argument(self, *names: str, group: str = "", **settings: Any) -> Action:
@@ -121,11 +125,20 @@ class Parser(ArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise InputError(self._sentence(message)) from None
 
+    def _meant(self, word: str, option: str) -> str:
+        """The end of an error message about a word that is not known."""
+        if self.takes_data and not word.startswith("-"):
+            if word.startswith(PREFIX):
+                return f": for the images in that folder, write --data.name {word}"
+            if Path(word).expanduser().is_dir():
+                return f": for the images in that folder, write --data.name {PREFIX}{word}"
+        return nearest(option, self.options())
+
     def _sentence(self, message: str) -> str:
         words = " ".join(message.split())
         if found := re.match(r"unrecognized arguments?: (\S+)", words):
             option = found[1].split("=")[0]
-            return f"{self.prog} does not know {option}{nearest(option, self.options())}"
+            return f"{self.prog} does not know {option}{self._meant(found[1], option)}"
         if found := re.match(r'Parser key "(.+?)": (.*) (?:Got|Given) value: (.*)', words):
             return f"{self.prog}: {found[1]} cannot be {found[3]!r}: give {_wanted(found[2])}"
         words = re.sub(r"^the following arguments are required: (.*)", r"\1 must be given", words)
@@ -134,11 +147,11 @@ class Parser(ArgumentParser):
 
 def _wanted(expected: str) -> str:
     """The values that jsonargparse expects, in words."""
-    words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "NoneType": "null"}
+    words = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
     if choices := re.search(r"Literal\[(.*?)\]", expected):
         return "one of " + choices[1].replace("'", "")
     types = dict.fromkeys(re.findall(r"<class '(\w+)'>", expected.split("Errors:")[0]))
-    return " or ".join(words.get(name, name) for name in types) or expected
+    return " or ".join(words.get(name, name) for name in types if name != "NoneType") or expected
 
 
 def field_docs(settings: type) -> dict[str, str]:

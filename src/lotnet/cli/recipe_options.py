@@ -73,11 +73,27 @@ class CommandLine:
             shown = {name: text for name, text in base.items() if name not in self.given}
             # Its options are shown, as are those of the kinds.
             shown |= {name: text for name, text in given.items() if name == "model.parametrization" and text}
+            shown |= self._chosen(settings, given, mine, base)
             _add_settings(self.parser, settings.override(shown, prog))
             self.parser.print_help()
             raise SystemExit(0)
         settings = settings.override(self._checked(given, settings.known()), prog)
         return resolved(settings, mine, self.options.device, fixed=base)
+
+    def _chosen(
+        self, settings: Settings, given: Mapping[str, str | None], mine: Mapping[str, Any], base: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """What the preset of a folder or the model of --init chooses, to be shown as defaults in the help.
+
+        A folder that cannot be read leaves the values of the recipe.
+        """
+        try:
+            before = settings.override(self._checked(given, settings.known()), self.parser.prog)
+            after = resolved(before, mine, self.options.device, fixed=base)
+        except InputError:
+            return {}
+        changed = {name: value for name, value in after.values.items() if before.values.get(name) != value}
+        return {name: value for name, value in changed.items() if name != "preset" and name not in given}
 
     def _checked(self, given: Mapping[str, str | None], known: Mapping[str, Any]) -> dict[str, str]:
         """Check that every given setting is known and has a value."""
@@ -122,6 +138,7 @@ def _setting(option: str) -> str:
 
 def add_recipe_options(parser: Parser, out: str = "Run directory; by default runs/RECIPE-N.") -> None:
     """Add the options of every verb that starts from a recipe."""
+    parser.takes_data = True
     by_data: dict[str, list[str]] = {}
     for name in recipes():
         data, _, setting = name.partition("/")

@@ -37,7 +37,8 @@ class DataConfig:
             check(value is None or value >= 1, f"data.{name}", "at least 1", value)
         check(0 <= self.validation < 1, "data.validation", "at least 0 and below 1", self.validation)
         check(self.crop is None or self.crop >= 0, "data.crop", "at least 0", self.crop)
-        check(self.width is None or self.side is not None, "data.side", "given together with data.width", self.side)
+        if self.width is not None and self.side is None:
+            raise InputError(f"data.width {self.width} is given without data.side, which is the height: give both")
 
     @property
     def size(self) -> Side | None:

@@ -13,7 +13,7 @@ from lotnet.config.yaml_text import load_yaml
 from lotnet.errors import InputError
 from lotnet.spelling import nearest
 
-_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 def field_types(settings: type, group: str = "") -> dict[str, Any]:
@@ -141,8 +141,8 @@ def _first(members: Iterable[Any], convert: Callable[[Any], Any]) -> Any:
 
 def _wanted(kind: Any) -> str:
     """The values that a setting of this type takes, in words."""
-    if members := _members(kind):
-        return " or ".join(_wanted(member) for member in members)
+    if members := _members(kind):  # null is only the way to leave a setting out
+        return " or ".join(_wanted(member) for member in members if member is not NoneType)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is dict:

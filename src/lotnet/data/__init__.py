@@ -101,7 +101,9 @@ def public_name(name: str) -> str:
     >>> public_name("folder:/home/me/clothes")
     'the folder clothes'
     """
-    return f"the folder {without_path(name).removeprefix(PREFIX)}" if is_folder(name) else name
+    if not is_folder(name):
+        return name
+    return f"the folder {PurePath(name.removeprefix(PREFIX)).name or 'of images'}"  # folder:. has no name
 
 
 def without_path(name: str) -> str:

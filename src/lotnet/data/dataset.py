@@ -109,6 +109,8 @@ class Dataset:
     """The usual augmentation. The default is for natural images."""
     published_std: float | None = None
     """The standard deviation that papers use; by default it is computed as it was for CIFAR-10."""
+    limit: int | None = None
+    """Number of images that the splits were reduced to, if they were."""
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) < len(self.classes):
@@ -146,15 +148,25 @@ class Dataset:
             raise InputError(f"{self.name} has training images of one single colour: check the files")
         return std
 
+    @property
+    def largest_level(self) -> int:
+        """The largest level of the training images, of 255."""
+        return int(self._histograms.sum(0).nonzero().max())
+
     @cached_property
-    def _moments(self) -> list[tuple[float, float]]:
-        """Mean and std of each channel, from exact integer sums, so that every machine gets the same bits."""
+    def _histograms(self) -> Tensor:  # c 256
+        """How often each level occurs in each channel of the training images."""
         histograms = torch.zeros(self.shape[0], 256, dtype=torch.int64)
         for images in self.train.chunks():
             for channel, histogram in zip(images.unbind(1), histograms, strict=True):
                 histogram += torch.bincount(channel.flatten(), minlength=256)
+        return histograms
+
+    @cached_property
+    def _moments(self) -> list[tuple[float, float]]:
+        """Mean and std of each channel, from exact integer sums, so that every machine gets the same bits."""
         moments = []
-        for histogram in histograms.tolist():
+        for histogram in self._histograms.tolist():
             n = sum(histogram)
             first = sum(value * count for value, count in enumerate(histogram))
             second = sum(value**2 * count for value, count in enumerate(histogram))

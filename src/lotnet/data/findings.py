@@ -2,21 +2,24 @@
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
 from lotnet.data.dataset import Dataset, Split
-from lotnet.data.layout import PREFIX, unused_folders
+from lotnet.data.images import about_skipped
+from lotnet.data.layout import PREFIX, folder_path, read_layout, unused_folders
+from lotnet.spelling import counted
 
 FEW = 20
 """A class with fewer training images than this is reported."""
+DARK = 31
+"""Images without a level above this use less than an eighth of the range."""
 _NAMED = 5
 """Most classes that one sentence names."""
 
 
 def findings(dataset: Dataset) -> list[str]:
-    """Classes with few training images, classes without test images, and images that are in both splits."""
+    """Classes with few training images or no test images, levels that are all small, and images in both splits."""
     train, test = (
         torch.bincount(split.labels, minlength=len(dataset.classes)).tolist() for split in (dataset.train, dataset.test)
     )
@@ -24,9 +27,17 @@ def findings(dataset: Dataset) -> list[str]:
     missing = [name for name, n in zip(dataset.classes, test, strict=True) if not n]
     found = []
     if few:
-        found.append(f"{_classes(len(few))} fewer than {FEW} training images: {_listed(few)}")
+        limited = _with_limit(dataset, dataset.train)
+        found.append(f"{limited}{_classes(len(few))} fewer than {FEW} training images: {_listed(few)}")
     if missing:
-        found.append(f"{_classes(len(missing))} no test images: {_listed(missing)}")
+        limited = _with_limit(dataset, dataset.test)
+        found.append(f"{limited}{_classes(len(missing))} no test images: {_listed(missing)}")
+    if dataset.largest_level <= DARK:
+        found.append(
+            f"no level of the training images is above {dataset.largest_level} of 255: if their files hold fewer bits "
+            "than the format has room for, such as 12 bits in 16, most levels are lost, so rescale them to the whole "
+            "range first"
+        )
     both = duplicates(dataset)
     if both:
         share = both / len(dataset.test)
@@ -38,12 +49,20 @@ def findings(dataset: Dataset) -> list[str]:
 
 
 def folder_findings(name: str) -> list[str]:
-    """Folders with images that `folder:PATH` does not read, such as PATH/val. Other data sets have none."""
-    unused = unused_folders(Path(name.removeprefix(PREFIX)).expanduser()) if name.startswith(PREFIX) else []
-    if not unused:
+    """What `folder:PATH` does not read: folders with images, such as PATH/val, and files that are no images.
+
+    Other data sets have no such findings.
+    """
+    if not name.startswith(PREFIX):
         return []
-    folders = f"folder {unused[0]}" if len(unused) == 1 else f"folders {_listed(unused)}"
-    return [f"the {folders} beside train and test {'is' if len(unused) == 1 else 'are'} not part of the data set"]
+    path = folder_path(name)
+    unused, skipped = unused_folders(path), read_layout(path).skipped
+    found = [about_skipped(skipped)] if skipped else []
+    if unused:
+        folders = f"folder {unused[0]}" if len(unused) == 1 else f"folders {_listed(unused)}"
+        verb = "is" if len(unused) == 1 else "are"
+        found.append(f"the {folders} beside train and test {verb} not part of the data set")
+    return found
 
 
 def duplicates(dataset: Dataset) -> int:
@@ -58,6 +77,11 @@ def _digests(split: Split) -> Iterator[bytes]:
     for images in split.chunks():
         for image in images.flatten(1).contiguous().numpy():
             yield hashlib.blake2b(image.data, digest_size=16).digest()
+
+
+def _with_limit(dataset: Dataset, split: Split) -> str:
+    """The beginning of a sentence about a split that a limit made small."""
+    return f"with a limit of {counted(len(split), 'image')}, " if len(split) == dataset.limit else ""
 
 
 def _classes(count: int) -> str:

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
+from torch import Tensor
+
 from lotnet.data import cache
 from lotnet.data.dataset import Dataset, Split
-from lotnet.data.images import decode_all, decode_in_parts, read_headers
-from lotnet.data.layout import PREFIX, Files, read_layout
+from lotnet.data.images import Header, decode_all, decode_in_parts, read_headers
+from lotnet.data.layout import Files, Layout, folder_path, read_layout
 from lotnet.data.progress_log import log_progress
 from lotnet.errors import InputError
 from lotnet.files import make_folder
@@ -46,8 +49,6 @@ class Survey:
     state: str
     """Digest of names, sizes and modification times of the files."""
     images: int
-    training: int
-    """Number of images in the training split."""
     grey: int
     """Number of grey images."""
     sizes: int
@@ -55,21 +56,31 @@ class Survey:
     height: int
     width: int
     """The most frequent size."""
+    alpha: int
+    """Number of images with an alpha channel, or with another mark of transparent pixels."""
+    bits_16: int
+    """Number of images with 16 bits for each level."""
+    cmyk: int
+    palette: int
+    rotated: int
+    """Number of images that EXIF data ask to rotate or mirror."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
     """The shape that the images of a folder are decoded to, and the reason in words."""
 
     shape: Shape
     words: str
-    images: int
-    """Number of training images."""
+    """The shape, and what becomes of the pixels of the files."""
+    labels: Tensor
+    """Labels of the training images."""
+    classes: int
 
 
 def load(name: str, root: Path, side: Side | None = None, channels: Channels | None = None) -> Dataset:
     """Load the data set `folder:PATH`, from the cache under `root` if it is up to date."""
-    path = _path(name)
+    path = folder_path(name)
     if side is None or channels is None:
         shape = choose_shape(name, root, side, channels).shape
     else:
@@ -93,7 +104,8 @@ def choose_shape(name: str, root: Path, side: Side | None = None, channels: Chan
     Images of one common size keep it, if it is at most `LARGEST_KEPT`; others get the side `SIDE`. If all files are
     grey, images have one channel, otherwise three.
     """
-    found = survey(name, root)
+    layout = read_layout(folder_path(name))
+    found = _survey(layout, folder_path(name), root)
     keeps = found.sizes == 1 and max(found.height, found.width) <= LARGEST_KEPT
     if channels is None:
         channels = "grey" if found.grey == found.images else "rgb"
@@ -111,14 +123,26 @@ def choose_shape(name: str, root: Path, side: Side | None = None, channels: Chan
         reasons.append(f"{mixed} (--data.channels grey makes all grey)" if found.grey < found.images else mixed)
     elif channels == "grey" and found.grey < found.images:
         reasons.append(f"{found.images - found.grey:,} of {found.images:,} files are in colour and become grey")
+    reasons += _conversions(found, channels)
     colour = {"grey": "grey", "rgb": "RGB"}[channels]
-    return Choice(shape, f"{size}, {colour}: {'; '.join(reasons) or 'as in the files'}", found.training)
+    words = f"{size}, {colour}: {'; '.join(reasons) or 'as in the files'}"
+    return Choice(shape, words, layout.train.labels, len(layout.classes))
 
 
-def survey(name: str, root: Path) -> Survey:
+def _conversions(found: Survey, channels: Channels) -> list[str]:
+    """What becomes of alpha, 16-bit levels, CMYK, palettes and rotated images, where there are any."""
+    conversions = [
+        (found.alpha, "have an alpha channel, which is dropped"),
+        (found.bits_16, "are 16-bit and lose their lower 8 bits"),
+        (found.cmyk if channels == "rgb" else 0, "are CMYK and become RGB"),
+        (found.palette if channels == "rgb" else 0, "use a palette and become RGB"),
+        (found.rotated, "are rotated or mirrored as their EXIF data say"),
+    ]
+    return [f"{count:,} of {found.images:,} files {change}" for count, change in conversions if count]
+
+
+def _survey(layout: Layout, path: Path, root: Path) -> Survey:
     """Read the headers of all images, or the survey stored under `root` if no file has changed."""
-    path = _path(name)
-    layout = read_layout(path)
     stored, state = _cached(path, root, None, "json"), layout.fingerprint()
     try:
         found = read_record(Survey, stored, "it is made again")
@@ -129,13 +153,28 @@ def survey(name: str, root: Path) -> Survey:
     images = len(layout.train) + len(layout.test)
     every = read_headers(chain(layout.train.paths(), layout.test.paths()))
     every = log_progress(every, f"reading headers in {path}", images, lambda _: 1)
-    headers = Counter((h.height, h.width, h.is_grey) for h in every)
-    sizes = Counter({(h, w): 0 for h, w, _ in headers})
-    for (h, w, _), count in headers.items():
-        sizes[h, w] += count
+    headers = Counter(every)  # many are equal
+
+    def count(condition: Callable[[Header], bool]) -> int:
+        return sum(n for header, n in headers.items() if condition(header))
+
+    sizes: Counter[tuple[int, int]] = Counter()
+    for header, n in headers.items():
+        sizes[header.height, header.width] += n
     (height, width), _ = max(sizes.items(), key=lambda item: (item[1], item[0]))
-    grey = sum(count for (_, _, is_grey), count in headers.items() if is_grey)
-    found = Survey(state, images, len(layout.train), grey, len(sizes), height, width)
+    found = Survey(
+        state=state,
+        images=images,
+        grey=count(lambda header: header.is_grey),
+        sizes=len(sizes),
+        height=height,
+        width=width,
+        alpha=count(lambda header: header.has_alpha),
+        bits_16=count(lambda header: header.has_16_bits),
+        cmyk=count(lambda header: header.mode == "CMYK"),
+        palette=count(lambda header: header.mode in ("P", "PA")),
+        rotated=count(lambda header: header.rotated),
+    )
     make_folder(root, "choose another with LOTNET_DATA")
     write_record(stored, found)
     return found
@@ -146,10 +185,6 @@ def read(path: Path, shape: Shape, name: str) -> Dataset:
     layout = read_layout(path)
     train, test = (Split(decode_all(list(f.paths()), shape), f.labels) for f in (layout.train, layout.test))
     return Dataset(name, train, test, layout.classes)
-
-
-def _path(name: str) -> Path:
-    return Path(name.removeprefix(PREFIX)).expanduser()
 
 
 def _shape(side: Side, channels: Channels) -> Shape:

@@ -7,7 +7,7 @@ Pillow knows some fifty formats, guesses the format from the content, and starts
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from PIL import Image
@@ -18,12 +18,23 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 """Image formats that are decoded, by Pillow's names. PPM includes PGM and PBM."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 """Usual ends of their names, in lower case. Files are decoded by their content, whatever they are called."""
+_NOT_IN_PILLOW = (".heic", ".heif", ".jxl", ".mpo", ".dng", ".cr2", ".nef", ".arw", ".svg")
+"""Ends of names of images that Pillow does not open. They are refused rather than skipped."""
 
 MAX_PIXELS = 64_000_000
 """Largest number of pixels of an image: about four times that of a good camera, and small enough for memory."""
 
 # Without a handler, what Pillow logs about a damaged file is printed, for example on the terminal of the demo server.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
+
+
+def is_named_as_image(name: str) -> bool:
+    """Whether a file may be an image by its name: it has no suffix, or the suffix of an image format.
+
+    The format need not be one that is decoded, so that no image is left out without an error.
+    """
+    suffix = PurePosixPath(name).suffix.lower()
+    return not suffix or suffix in _NOT_IN_PILLOW or Image.registered_extensions().get(suffix) in Image.OPEN
 
 
 def undecodable(name: str | Path) -> InputError:

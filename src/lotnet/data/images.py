@@ -18,6 +18,7 @@ How pixels are converted:
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from lotnet.data.formats import open_image, undecodable
+from lotnet.data.formats import is_named_as_image, open_image, undecodable
 from lotnet.errors import InputError
 
 T = TypeVar("T")
@@ -43,15 +44,34 @@ _TURNED = 5  # from this orientation on, height and width change places
 
 _FILES_AT_A_TIME = 128
 _CLUTTER = {"thumbs.db", "desktop.ini"}
+_WITH_ALPHA = {"LA", "La", "PA", "RGBA", "RGBa"}
+
+_log = logging.getLogger("lotnet.data")
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All files in `folder` and its subfolders, sorted. Hidden files and files of file managers are left out."""
-    return [folder / name for name in image_names(folder)]
+    """The image files in `folder` and its subfolders, sorted. Files that are no images by their names are logged."""
+    names: list[str] = []
+    skipped: list[str] = []
+    for name in file_names(folder):
+        (names if is_named_as_image(name) else skipped).append(name)
+    if skipped:
+        _log.info("%s: %s", folder, about_skipped(skipped))
+    return [folder / name for name in names]
 
 
-def image_names(folder: Path) -> Iterator[str]:
-    """The files of `image_files` by their names in the folder, with / between the parts, one after another."""
+def about_skipped(names: Sequence[str]) -> str:
+    """A sentence about files that are left out because of their names."""
+    said = "file is no image by its name and is" if len(names) == 1 else "files are no images by their names and are"
+    example = f"named {names[0]}" if len(names) == 1 else f"for example {names[0]}"
+    return f"{len(names):,} {said} skipped, {example}"
+
+
+def file_names(folder: Path) -> Iterator[str]:
+    """The files in `folder` and its subfolders, sorted, with / between the parts of a name.
+
+    Hidden files and files of file managers are left out.
+    """
     for name in sorted(os.listdir(folder)):  # noqa: PTH208 (paths of many images take much memory)
         entry = folder / name
         if name.startswith(".") or name.lower() in _CLUTTER:
@@ -59,7 +79,7 @@ def image_names(folder: Path) -> Iterator[str]:
         if entry.is_file():
             yield name
         elif entry.is_dir() and not entry.is_symlink():
-            yield from (f"{name}/{inner}" for inner in image_names(entry))
+            yield from (f"{name}/{inner}" for inner in file_names(entry))
 
 
 @dataclass(frozen=True)
@@ -73,6 +93,9 @@ class Header:
     """Pillow's name of the pixel format."""
     rotated: bool
     """Whether EXIF asks for a rotation or reflection."""
+    has_alpha: bool
+    """Whether pixels can be transparent, by a channel or by a level that stands for transparent pixels."""
+    has_16_bits: bool
 
     @property
     def is_grey(self) -> bool:
@@ -82,9 +105,10 @@ class Header:
 def read_header(file: Path | IO[bytes], name: str | Path | None = None) -> Header:
     """Read the header of an image file. Error messages call the image `name`."""
     with _open(file, name or str(file)) as image:
+        alpha, bits_16 = image.mode in _WITH_ALPHA or "transparency" in image.info, _has_16_bits(image)
         orientation = image.getexif().get(_ORIENTATION, 1)
         width, height = image.size if orientation < _TURNED else image.size[::-1]
-        return Header(height, width, image.mode, 1 < orientation <= 8)
+        return Header(height, width, image.mode, 1 < orientation <= 8, alpha, bits_16)
 
 
 def decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path | None = None) -> Tensor:
@@ -129,6 +153,9 @@ def _decode(file: Path | IO[bytes], shape: Sequence[int], name: str | Path) -> n
     with _open(file, name) as image:
         # Pillow can decode a JPEG at a fraction of its size. Here it stays at least four times the final size.
         image.draft(image.mode, (4 * width, 4 * height))
+        if image.mode in ("I", "F") and not _has_16_bits(image):
+            kind = "floating-point" if image.mode == "F" else "32-bit"
+            raise InputError(f"{name} has {kind} pixels, which have no agreed white: convert it to 8 or 16 bits")
         pixels = np.asarray(_fit(_convert(ImageOps.exif_transpose(image), channels), height, width))
         return np.array(pixels.reshape(height, width, channels).transpose(2, 0, 1), order="C")
 
@@ -145,12 +172,23 @@ def _open(file: Path | IO[bytes], name: str | Path) -> Iterator[Image.Image]:
         raise undecodable(name) from error
 
 
-def _convert(image: Image.Image, channels: int) -> Image.Image:
+def _has_16_bits(image: Image.Image) -> bool:
+    """Whether the file has 16 bits for each level. Pillow's modes say so only of grey PNG and TIFF files."""
     if image.mode.startswith("I;16"):
+        return True
+    for decoder, _, _, given in getattr(image, "tile", ()):  # until the pixels are read
+        arguments = given if isinstance(given, tuple) else (given,)
+        if any(isinstance(value, str) and ";16" in value for value in arguments):  # a raw mode such as RGB;16B
+            return True
+        if decoder == "ppm" and arguments[-1] > 255:  # the largest level
+            return True
+    return False
+
+
+def _convert(image: Image.Image, channels: int) -> Image.Image:
+    if image.mode == "I" or image.mode.startswith("I;16"):
         # Pillow would clip 16-bit grey at 255. The upper byte of each pixel is the 8-bit image.
         image = Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        raise ValueError("32-bit pixels have no agreed white")
     # RGB first, because Pillow converts CMYK to RGB and from there to grey, but not each way directly.
     return image.convert("RGB").convert("L") if channels == 1 else image.convert("RGB")
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from lotnet.data.dataset import stratified
-from lotnet.data.formats import SUFFIXES
-from lotnet.data.images import image_names
+from lotnet.data.formats import SUFFIXES, is_named_as_image
+from lotnet.data.images import about_skipped, file_names
 from lotnet.errors import InputError
 
 PREFIX = "folder:"
@@ -35,6 +35,8 @@ class Files:
     names: list[str]
     """Relative to the root."""
     labels: Tensor
+    skipped: tuple[str, ...] = ()
+    """Names of files in the folders of the classes that are no images."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -53,6 +55,8 @@ class Layout:
     classes: tuple[str, ...]
     train: Files
     test: Files
+    skipped: tuple[str, ...]
+    """Names of files that are no images by their names."""
 
     def fingerprint(self) -> str:
         """A digest of names, sizes and modification times, which needs no file to be opened.
@@ -67,6 +71,14 @@ class Layout:
         return digest.hexdigest()
 
 
+def folder_path(name: str) -> Path:
+    """PATH of `folder:PATH`."""
+    path = name.removeprefix(PREFIX)
+    if not path.strip():
+        raise InputError(f"{name} names no folder: write {PREFIX}PATH, or {PREFIX}. for the current folder")
+    return Path(path).expanduser()
+
+
 def read_layout(path: Path) -> Layout:
     """Find the images in `path`. Raises an `InputError` for folders that are no data set."""
     if not _has_splits(path):
@@ -75,12 +87,13 @@ def read_layout(path: Path) -> Layout:
         if len(files) == len(classes):
             raise InputError(f"{path} has one image per class, so nothing is left to test on: add images")
         held = stratified(files.labels, TEST_FRACTION, TEST_SEED)
-        return Layout(classes, files.select(~held), files.select(held))
+        return Layout(classes, files.select(~held), files.select(held), files.skipped)
     classes = _classes(path / "train")
     strange = sorted(set(_classes(path / "test", fewest=1)) - set(classes))
     if strange:
         raise InputError(f"{path}/test has the class {strange[0]!r} that train has not: add it there or remove it")
-    return Layout(classes, *(_members(path / part, classes) for part in _SPLITS))
+    train, test = (_members(path / part, classes) for part in _SPLITS)
+    return Layout(classes, train, test, train.skipped + test.skipped)
 
 
 def unused_folders(path: Path) -> list[str]:
@@ -94,7 +107,7 @@ def unused_folders(path: Path) -> list[str]:
 def _has_images(folder: Path) -> bool:
     """Whether a file in the folder or below is called like an image. A folder that cannot be read has none."""
     try:
-        return any(name.lower().endswith(SUFFIXES) for name in image_names(folder))
+        return any(name.lower().endswith(SUFFIXES) for name in file_names(folder))
     except OSError:
         return False
 
@@ -123,18 +136,25 @@ def _classes(path: Path, fewest: int = 2) -> tuple[str, ...]:
     for name in classes:
         other = by_letters.setdefault(name.casefold(), name)
         if other != name:
-            raise InputError(f"{path} has the classes {other!r} and {name!r}: merge them or rename one")
+            raise InputError(
+                f"{path} has the classes {other!r} and {name!r}, of which only the case differs, and which are one "
+                "folder on many machines: merge them or rename one"
+            )
     return tuple(classes)
 
 
 def _members(path: Path, classes: tuple[str, ...]) -> Files:
     """The image files with their labels. The test split may lack a class folder, but no folder may be empty."""
     names: list[str] = []
+    skipped: list[str] = []
     counts = []
     for name in classes:
-        files = list(image_names(path / name)) if (path / name).is_dir() else []
+        there = list(file_names(path / name)) if (path / name).is_dir() else []
+        files = [file for file in there if is_named_as_image(file)]
+        skipped += [f"{name}/{file}" for file in there if not is_named_as_image(file)]
         if not files and (path / name).is_dir():
-            raise InputError(f"{path / name} holds no images: add some or remove the folder")
+            others = f" ({about_skipped(there)})" if there else ""
+            raise InputError(f"{path / name} holds no images{others}: add some or remove the folder")
         deep = next((file for file in files if "/" in file), None)
         if deep is not None:
             inner = deep.split("/")[0]
@@ -144,4 +164,4 @@ def _members(path: Path, classes: tuple[str, ...]) -> Files:
             )
         names += [f"{name}/{file}" for file in files]
         counts.append(len(files))
-    return Files(path, names, torch.arange(len(classes)).repeat_interleave(torch.tensor(counts)))
+    return Files(path, names, torch.arange(len(classes)).repeat_interleave(torch.tensor(counts)), tuple(skipped))

@@ -7,6 +7,7 @@ from lotnet.models.base import ImageSpec, ModelConfig, convolution_count, descri
 from lotnet.models.lipconvnet import LipConvnet
 from lotnet.models.lipwidenet import LipWideNet
 from lotnet.models.resnet import LipResNet18
+from lotnet.models.size import least_training_bytes
 
 MODELS: dict[str, type[ModelConfig]] = {
     "lipconvnet": LipConvnet,
@@ -24,5 +25,6 @@ __all__ = [
     "convolution_count",
     "describe",
     "halvings",
+    "least_training_bytes",
     "parameter_count",
 ]

@@ -168,7 +168,7 @@ def describe(model: nn.Sequential, example: Tensor) -> list[tuple[str, str, tupl
 
     Convolutions are not orthogonalised for it, so it takes a moment at any image size.
     """
-    with _shapes_only(model):
+    with shapes_only(model):
         shapes = trace_shapes(model, model.children(), example)
     return [
         (name, _layers(layer), shapes[layer].output[1:], parameter_count(layer))
@@ -190,7 +190,7 @@ def _layers(layer: nn.Module) -> str:
 
 
 @contextmanager
-def _shapes_only(model: nn.Module) -> Iterator[None]:
+def shapes_only(model: nn.Module) -> Iterator[None]:
     """Let orthogonal convolutions return zeros of the right shape."""
 
     def zeros(layer: OrthogonalConv2d, x: Tensor) -> Tensor:

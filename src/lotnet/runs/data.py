@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lotnet.config import RunConfig
@@ -25,8 +26,10 @@ from lotnet.data import (
     validation_split,
 )
 from lotnet.data.counter_rng import permutation
+from lotnet.data.dataset import stratified
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec
+from lotnet.spelling import counted
 
 SHAPE_BEFORE = {"data.side": 32, "data.channels": "rgb"}
 """Settings of images in a folder that a run of an earlier version left open."""
@@ -38,6 +41,15 @@ def with_shape(config: RunConfig) -> RunConfig:
     if not is_folder(data.name):
         return config
     return config.override(shape_settings(choose_shape(data.name, data.root, data.size, data.channels).shape))
+
+
+def folder_shape(config: RunConfig) -> tuple[int, int, int] | None:
+    """Channels, height and width of the images of a folder, before they are decoded; None for other data sets."""
+    data = config.data
+    if not is_folder(data.name) or data.size is None or data.channels is None:
+        return None
+    height, width = data.size if isinstance(data.size, tuple) else (data.size, data.size)
+    return 1 if data.channels == "grey" else 3, height, width
 
 
 def shape_settings(shape: Sequence[int]) -> dict[str, Any]:
@@ -88,7 +100,7 @@ def load_with_all_test_images(config: RunConfig) -> Dataset:
     dataset = load(config.data.name, config.data.root, config.data.size, config.data.channels)
     if config.limit is None:
         return dataset
-    return dataclasses.replace(dataset, train=random_subset(dataset.train, config.limit))
+    return dataclasses.replace(dataset, train=random_subset(dataset.train, config.limit), limit=config.limit)
 
 
 def load_for_model(name: str, shape: Sequence[int], classes: tuple[str, ...], source: str) -> Dataset:
@@ -134,14 +146,39 @@ def subset_indices(total: int, limit: int, key: tuple[int, ...] = (0,)) -> Tenso
     return permutation(total, *key)[:limit].sort().values
 
 
-def split_training(config: RunConfig, train: Split, held_out: Split | None = None) -> tuple[Split, Split | None]:
+def split_training(config: RunConfig, train: Split, validation: Split | None = None) -> tuple[Split, Split | None]:
     """The images to train on and those that choose the best epoch; None where all are trained on.
 
-    The latter are `held_out`, or a fixed share of the training images.
+    The latter are `validation`, or a fixed share of the training images.
     """
-    if held_out is not None:
-        return train, held_out
-    return validation_split(train, config.data.validation) if config.data.validation else (train, None)
+    if validation is not None:
+        return train, validation
+    if not config.data.validation:
+        return train, None
+    if not held_out(train.labels, config.data.validation).any():
+        few, remedy = f"{counted(len(train), 'training image')} of different classes", "add images"
+        if config.limit is not None:
+            few, remedy = f"a limit of {counted(config.limit, 'image')}", "raise the limit"
+        raise InputError(
+            f"{few} leaves no image to choose the best epoch: {remedy}, or train on all with data.validation 0"
+        )
+    return validation_split(train, config.data.validation)
+
+
+def held_out(labels: Tensor, share: float) -> Tensor:
+    """A mask of the training images with these labels that choose the best epoch and are not trained on."""
+    return stratified(labels, share, 0) if share else torch.zeros(len(labels), dtype=torch.bool)
+
+
+def check_crop(config: RunConfig, dataset: Dataset) -> None:
+    """Refuse shifts that could move most of an image out of it."""
+    _, height, width = dataset.shape
+    crop, largest = config.data.crop, (min(height, width) - 1) // 2
+    if crop is not None and crop > largest:
+        raise InputError(
+            f"data.crop {crop} shifts images of {height} x {width} pixels by half a side or more: give at most "
+            f"{largest}"
+        )
 
 
 def image_spec(dataset: Dataset) -> ImageSpec:

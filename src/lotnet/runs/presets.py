@@ -6,7 +6,8 @@ The rule is deterministic, so that the same folder gives the same settings every
 * each preset has a depth and an amount of work. The first stage has as many channels as that work allows: a power of
   two from `FEWEST_CHANNELS` to `MOST_CHANNELS`. The work is what orthogonalising costs, the sum over the five stages
   of pixels times channels cubed, because that dominates the time of a step;
-* the batch is the preset's, but at most an eighth of the training images, rounded down to a power of two;
+* the batch is the preset's, but at most an eighth of the images that are trained on (validation images are not),
+  rounded down to a power of two;
 * epochs are such that the preset's number of images is seen in all, at least `FEWEST_EPOCHS` and at most
   `MOST_EPOCHS`. An image of more than 32 x 32 pixels counts as often as it is larger;
 * a run that starts from another model (`init`) has that model's network and a twentieth of the epochs, at least
@@ -23,6 +24,7 @@ from lotnet.config.groups import DataConfig
 from lotnet.data import choose_shape, is_folder
 from lotnet.errors import InputError
 from lotnet.models import halvings
+from lotnet.runs.data import held_out, subset_indices
 
 FEWEST_CHANNELS, MOST_CHANNELS = 4, 32
 FEWEST_EPOCHS, MOST_EPOCHS = 10, 200
@@ -41,12 +43,16 @@ class Preset:
     images_seen: int
     """Training images of 32 x 32 pixels that all epochs together see."""
 
-    def settings(self, height: int, width: int, images: int) -> dict[str, Any]:
-        """Settings by dotted name for this many training images of height x width pixels."""
+    def settings(self, height: int, width: int, images: int, trained: int | None = None) -> dict[str, Any]:
+        """Settings by dotted name for this many training images of height x width pixels.
+
+        `trained` is how many of them are trained on, without those that choose the best epoch; by default all.
+        """
         channels = MOST_CHANNELS
         while channels > FEWEST_CHANNELS and stage_work(height, width, channels) > self.work:
             channels //= 2
-        batch = min(self.batch_size, 1 << max(0, (images // 8).bit_length() - 1))
+        eighth = (images if trained is None else trained) // 8
+        batch = min(self.batch_size, 1 << max(0, eighth.bit_length() - 1))
         seen = self.images_seen / max(1, height * width / _USUAL_PIXELS)
         return {
             "model.depth": self.depth,
@@ -86,8 +92,11 @@ def with_preset(settings: Settings, given: Collection[str], accelerator: str) ->
     if chosen == "auto":
         chosen = "small" if accelerator == "cpu" else "large"
     choice = choose_shape(data.name, data.root, data.size, data.channels)
-    images = min(choice.images, settings.values.get("limit") or choice.images)
-    filled = PRESETS[chosen].settings(*choice.shape[1:], images)
+    labels, limit = choice.labels, settings.values.get("limit")
+    if limit is not None:
+        labels = labels[subset_indices(len(labels), limit)]
+    trained = len(labels) - int(held_out(labels, data.validation).sum())
+    filled = PRESETS[chosen].settings(*choice.shape[1:], len(labels), trained)
     if settings.values.get("init") is not None:
         filled["trainer.epochs"] = max(FEWEST_EPOCHS, filled["trainer.epochs"] // _FINE_TUNING)
     known = settings.known()

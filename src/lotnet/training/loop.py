@@ -70,7 +70,7 @@ def _train(
             console.print("fitting the new last layer to the features of the training images", highlight=False)
         fit_last_layer(model, config.loss, split_training(config, dataset.train, held_out)[0], fabric.device)
     batches, validation = make_batches(config, dataset, fabric, held_out)
-    outlook = Outlook(config, dataset, model, batches, validation)
+    outlook = Outlook(config, dataset, model, batches, validation, splits_training=held_out is None)
     step = TrainingStep(config, model, next((validation or batches).epoch(0))[0][:1], fabric)
     state = resume(run, step, fabric, console)
     if fabric.is_global_zero:

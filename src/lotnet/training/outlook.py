@@ -19,10 +19,13 @@ from lotnet.errors import printable
 from lotnet.models import convolution_count, parameter_count
 from lotnet.progress import duration
 from lotnet.runs.data import about_shape, augmentation_of
+from lotnet.spelling import counted
 from lotnet.training.precision import evaluating
 from lotnet.training.rng import random_states, set_random_states
 from lotnet.training.step import TrainingStep
 
+FEW_TO_CHOOSE = 50
+"""With fewer validation images than this, the choice of the best epoch is reported as chance."""
 _MOST_STEPS = 5
 _LONG_ENOUGH = 2.0  # seconds after which no further step is measured
 
@@ -48,6 +51,8 @@ class Outlook:
     model: nn.Sequential
     batches: Batches
     validation: Batches | None
+    splits_training: bool = True
+    """Whether validation images are the share `data.validation` of the training images."""
 
     def announce(self, console: Console, fabric: Fabric, done: int) -> None:
         """Print what is about to happen. `done` steps were taken by earlier sessions.
@@ -60,12 +65,23 @@ class Outlook:
         def say(title: str, text: str) -> None:
             console.print(f"{title:<13} {text}", soft_wrap=True, highlight=False, markup=False)
 
-        for note in folder_findings(self.config.data.name) + findings(self.dataset):
+        for note in folder_findings(self.config.data.name) + findings(self.dataset) + self.doubts():
             say("note", note)
         for title, text in self.lines(str(fabric.device)):
             say(title, text)
         # Measuring one process while the others wait would say nothing about all of them together.
         say("time", self.duration(self.measure(fabric) if fabric.world_size == 1 else None, done))
+
+    def doubts(self) -> list[str]:
+        """What is doubtful about this run, whatever its data."""
+        if self.validation is None or self.validation.images >= FEW_TO_CHOOSE:
+            return []
+        count = self.validation.images
+        said = f"only {counted(count, 'image')} choose{'s' if count == 1 else ''} the best epoch, so the choice is "
+        said += "mostly chance"
+        if self.splits_training:
+            said += ": --data.validation 0 trains on all images and keeps the last epoch"
+        return [said]
 
     def lines(self, device: str) -> list[tuple[str, str]]:
         """(title, text) of each line that is known without measuring."""
@@ -76,10 +92,10 @@ class Outlook:
             choosing = f"{self.validation.images:,} to choose the best epoch"
         counts = f"{self.batches.images:,} to train on, {choosing}"
         layers = f"{convolution_count(self.model)} {config.model.parametrization} layers"
-        plan = f"{trainer.epochs} epochs of {steps} steps with {trainer.batch_size} images, on {device}"
+        plan = f"{counted(trainer.epochs, 'epoch')} of {counted(steps, 'step')} with "
+        plan += f"{counted(trainer.batch_size, 'image')}, on {device}"
         if device == "cpu":
-            threads = trainer.threads or torch.get_num_threads()
-            plan += f" with {threads} thread{'s' if threads > 1 else ''}"
+            plan += f" with {counted(trainer.threads or torch.get_num_threads(), 'thread')}"
         network = f"{type(config.model).__name__}, {layers}, {parameter_count(self.model):,} parameters"
         network += f", from {printable(config.init)} with a new last layer" if config.init else ""
         return [

@@ -13,13 +13,15 @@ from lotnet.config import RunConfig, default_recipe, recipe_settings
 from lotnet.data import Batches, Dataset, Shard
 from lotnet.errors import InputError
 from lotnet.runs.checkpoint import Best
-from lotnet.runs.data import image_spec, load_data, split_training, with_shape
+from lotnet.runs.data import check_crop, folder_shape, image_spec, load_data, split_training, with_shape
 from lotnet.runs.directory import SELF_TRAINING_PLAN, Run, fresh_path
+from lotnet.spelling import counted
 from lotnet.terminal import Console
 from lotnet.training import loop
 from lotnet.training.evaluate import Accuracy, evaluate
 from lotnet.training.initial import read_initial
 from lotnet.training.launch import cpu_threads, destroy_process_group, launch, make_fabric, on_rank_zero
+from lotnet.training.memory import check_memory
 from lotnet.training.resolve import resolved
 
 __all__ = ["train"]
@@ -163,6 +165,9 @@ def start(config: RunConfig, folder: RunFolder, device: str = "auto") -> ReadyRu
     """Start the processes, load and check the data, then make or open the run directory."""
     fabric = make_fabric(config.trainer, device)
     launch(fabric)
+    shape = folder_shape(config)
+    if shape is not None:  # first, because decoding a folder to a large size takes long
+        check_memory(config, shape, fabric)
     dataset = load_data(config)
     check(config, dataset)
     path = on_rank_zero(fabric, lambda: folder.create_or_open(config).path)
@@ -174,9 +179,16 @@ def check(config: RunConfig, dataset: Dataset) -> None:
     config.model.build(image_spec(dataset))
     if config.init is not None:
         read_initial(config.init).check(dataset)
+    check_crop(config, dataset)
     training, _ = split_training(config, dataset.train)
-    if len(training) < config.trainer.batch_size:
+    batch = config.trainer.batch_size
+    if len(training) < batch:
+        remedies = ["lower trainer.batch_size"]
+        if config.limit is not None:
+            remedies.append("raise the limit")
+        if len(dataset.train) >= batch:
+            remedies.append("lower data.validation")
+        fills = "does not fill" if len(training) == 1 else "do not fill"
         raise InputError(
-            f"{len(training)} training images do not fill one batch of {config.trainer.batch_size}: lower "
-            "trainer.batch_size or raise the limit"
+            f"{counted(len(training), 'training image')} {fills} one batch of {batch}: {' or '.join(remedies)}"
         )

@@ -13,6 +13,7 @@ from lotnet.config import RunConfig, default_recipe
 from lotnet.models import describe, parameter_count
 from lotnet.runs.checkpoint import Best
 from lotnet.runs.data import image_spec, load_data, with_shape
+from lotnet.spelling import counted
 from lotnet.terminal import Console
 from lotnet.training.evaluate import Accuracy
 from lotnet.training.launch import destroy_process_group
@@ -64,7 +65,9 @@ def read_arguments(arguments: list[str]) -> tuple[Any, RunConfig, str]:
 def _parser() -> Parser:
     parser = Parser(
         "lotnet train",
-        "Train a classifier: on the embedded digits, on a data set with a recipe, or on a folder of your images.",
+        "Train a classifier: on the embedded digits, on a data set with a recipe, or on a folder of your images. "
+        "Defaults in this help are those of the recipe: `lotnet train --data.name folder:PATH --help` shows those of a "
+        "folder, with what its preset chooses.",
         (
             "lotnet train --trainer.epochs 10 --out runs/digits",
             "lotnet train --config cifar10/creg-hh --model.depth 20",
@@ -106,7 +109,8 @@ def _print_model(config: RunConfig, console: Console, as_json: bool) -> None:
 
 def _print_result(path: Path, best: Best, accuracy: Accuracy, console: Console) -> None:
     chosen = "last epoch, trained on all images" if best.score is None else "best checkpoint"
-    table = Table(title=f"Test accuracy of the {chosen} (epoch {best.epoch}), standard certificate")
+    images = counted(accuracy.images, "test image")
+    table = Table(title=f"Accuracy of the {chosen} (epoch {best.epoch}) on {images}")
     table.add_column("clean")
     cells = [f"{accuracy.clean:.2%}"]
     for radius, certified in accuracy.by_name().items():
@@ -115,7 +119,7 @@ def _print_result(path: Path, best: Best, accuracy: Accuracy, console: Console) 
     table.add_row(*cells)
     console.print(table)
     console.print(
-        "The standard certificate, as in most papers, ignores rounding errors. For proved radii, run next:\n"
+        "This is the standard certificate, as in most papers. It ignores rounding errors. For proved radii, run next:\n"
         f"  lotnet certify {path}",
         soft_wrap=True,
         highlight=False,
