@@ -28,10 +28,11 @@ from lotnet.load_model import LoadedModel, load_model
 from lotnet.progress import progress_bar
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
+from lotnet.runs.selftraining import CertifiedAccuracy, ImageCounts, Measured
 from lotnet.selftraining import pseudolabels, results
 from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide
-from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
-from lotnet.selftraining.theorems import Measured, measure, statements
+from lotnet.selftraining.results import Results, SeedResult
+from lotnet.selftraining.theorems import measure, statements
 from lotnet.selftraining.unlabeled_images import load_unlabeled
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train

@@ -1,6 +1,6 @@
 """The result of self-training, in the form of the results of other runs."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from lotnet.errors import InputError
@@ -25,12 +25,6 @@ def collect_student(folder: Path, name: str) -> Result:
     student = collect(folder / STUDENT, name)
     if student.checksum != found.student.checksum:
         raise InputError(f"{path} is about another student: delete it, and `lotnet selftrain --resume` writes it again")
-    about = StudentResult(
-        settings=asdict(plan.selftraining),
-        seed=found.seed,
-        images=found.images.to_dict(),
-        teacher=asdict(found.teacher),
-        measured=found.measured.to_dict(),
-    )
+    about = StudentResult(plan.selftraining, found.seed, found.images, found.teacher, found.measured)
     command = command_of(list(plan.command)) if plan.command else student.command
     return replace(student, command=command, selftraining=about)
