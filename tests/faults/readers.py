@@ -139,7 +139,7 @@ def _pseudo_labels(folder: Path) -> Iterator[Target]:
     images, model = torch.zeros(4, 3, 16, 16, dtype=torch.uint8), lotnet.load(FROZEN)
     made = pseudolabels.PseudoLabels(torch.zeros(4, dtype=torch.int64), torch.ones(4))
     (folder / "labels").mkdir()
-    pseudolabels.write(folder / "labels", made, images, model, {})
+    pseudolabels.write(folder / "labels", made, images, model, pseudolabels.Origin())
     for file in sorted((folder / "labels").iterdir()):
         yield Target(f"labels/{file.name}", file.read_bytes(), lambda p: pseudolabels.read(p.parent, images, model))
 
