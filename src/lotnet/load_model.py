@@ -13,7 +13,7 @@ from lotnet.data import load as load_dataset
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
-from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
+from lotnet.pretrained import Source, resolve, shipped_names
 from lotnet.runs.data import channels_of, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
@@ -77,13 +77,9 @@ def load(source: str | Path) -> FrozenModel:
 
 def load_model(source: str | Path) -> LoadedModel:
     """Load a frozen model like `load`, together with its folder, classes, data set and run."""
-    path = Path(source)
-    if (path / "config.yaml").is_file():
-        return _from_run(Run.open(path))
-    if is_model_folder(path):
-        return _from_model(load_folder(path), path)
-    if str(source) in shipped_names():
-        return _from_model(load_shipped(str(source)), Path("runs") / source)
+    found = resolve(source)
+    if found is not None:
+        return _from_run(Run.open(found.folder)) if found.kind == "run" else _from_folder(found)
     shipped = f"a model that comes with lotnet ({', '.join(shipped_names()) or 'there is none'})"
     raise InputError(
         f"{source} is neither a run directory, nor a model folder, nor {shipped}: train a model with "
@@ -104,5 +100,6 @@ def _from_run(run: Run) -> LoadedModel:
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 
 
-def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
-    return LoadedModel(model, folder, model.spec.classes, model.spec.data)
+def _from_folder(found: Source) -> LoadedModel:
+    model = found.load_frozen()
+    return LoadedModel(model, found.place, model.spec.classes, model.spec.data)
