@@ -3,14 +3,14 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lotnet.errors import InputError
-from lotnet.records import convert, read_record, write_record
+from lotnet.records import Key, convert, read_record, write_record
 
 
 @dataclass(frozen=True)
@@ -101,3 +101,34 @@ def test_an_unknown_format_a_missing_file_and_other_bytes_give_a_one_sentence_er
 def test_a_field_type_that_json_lacks_is_a_programming_error() -> None:
     with pytest.raises(TypeError, match="no JSON value becomes"):
         convert(Path, "x")
+
+
+@dataclass(frozen=True)
+class Counts:
+    DERIVED: ClassVar = ("total",)
+
+    held_out: Annotated[int, Key("held out")]
+    left_out: Annotated[int | None, Key("left-out", optional=True)] = None
+
+    @property
+    def total(self) -> int:
+        return self.held_out + (self.left_out or 0)
+
+
+@dataclass(frozen=True)
+class Seed:
+    counts: tuple[Counts, ...]
+
+
+def test_fields_have_other_keys_in_the_file_and_derived_values_are_only_written(tmp_path: Path) -> None:
+    path, record = tmp_path / "record.json", Seed((Counts(3), Counts(4, 5)))
+    write_record(path, record)
+    stored = {"format": 1, "counts": [{"held out": 3, "total": 3}, {"held out": 4, "left-out": 5, "total": 9}]}
+    assert json.loads(path.read_text()) == stored
+    assert read_record(Seed, path, "make it again") == record
+    path.write_text(json.dumps(stored).replace('"total": 3', '"total": "?"').replace(', "total": 9', ""))
+    assert read_record(Seed, path, "make it again") == record
+    for change, reason in {'"3"': "held out must be a whole number", '3, "held_out": 3': "held_out is unknown"}.items():
+        path.write_text(json.dumps(stored).replace('"held out": 3', f'"held out": {change}'))
+        with pytest.raises(InputError, match=rf"damaged \(counts\[0\]\.{reason}\): make it again"):
+            read_record(Seed, path, "make it again")

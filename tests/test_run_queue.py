@@ -17,9 +17,9 @@ from lotnet import train
 from lotnet.cli.verbs import selftrain
 from lotnet.cli.verbs import train as train_verb
 from lotnet.config import RunConfig
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.load_model import load_model
 from lotnet.runs.environment import Session
-from lotnet.selftraining.plan import SelfTrainingConfig
 from run_queue import Entry, Places, Queue, chosen, for_trial, read_entries
 
 ROOT = Path(__file__).parent.parent

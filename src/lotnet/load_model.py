@@ -13,7 +13,7 @@ from lotnet.data import Dataset, Split, without_path
 from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
-from lotnet.pretrained import is_model_folder, load_folder, load_shipped, shipped_names
+from lotnet.pretrained import Source, resolve, shipped_names
 from lotnet.runs.data import load_for_model, load_with_all_test_images, split_subset
 from lotnet.runs.directory import Run
 
@@ -78,14 +78,12 @@ def load(source: str | Path) -> FrozenModel:
 
 def load_model(source: str | Path) -> LoadedModel:
     """Load a frozen model like `load`, together with its folder, classes, data set and run."""
-    path = Path(source)
-    if (path / "config.yaml").is_file():
-        return _from_run(Run.open(path))
-    if is_model_folder(path):
-        return _from_model(load_folder(path), path)
-    if str(source) in shipped_names():
-        return _from_model(load_shipped(str(source)), Path("runs") / source)
-    what = f"{source} holds neither a run nor a model" if path.is_dir() else f"there is no run or model {source}"
+    found = resolve(source)
+    if found is not None:
+        return _from_run(Run.open(found.folder)) if found.kind == "run" else _from_folder(found)
+    what = (
+        f"{source} holds neither a run nor a model" if Path(source).is_dir() else f"there is no run or model {source}"
+    )
     raise InputError(f"{what}: {_near(str(source))}")
 
 
@@ -113,5 +111,6 @@ def _from_run(run: Run) -> LoadedModel:
     return LoadedModel(model, run.path, run.classes(), run.config.data.name, run, run.best_digest(), note)
 
 
-def _from_model(model: FrozenModel, folder: Path) -> LoadedModel:
-    return LoadedModel(model, folder, model.spec.classes, model.spec.data)
+def _from_folder(found: Source) -> LoadedModel:
+    model = found.load_frozen()
+    return LoadedModel(model, found.place, model.spec.classes, model.spec.data)

@@ -5,6 +5,9 @@ A record file is described by one dataclass. `read_record` and `write_record` gu
 * a file carries its format version, and a file of an unknown version is refused;
 * every value has its field's type (a number is neither text nor a boolean), and no key is missing or unknown;
 * writing is atomic: a reader never sees half a file.
+
+A field whose key in the file is not its name has the type `Annotated[TYPE, Key("its key")]`. A record may name some of
+its properties in the class variable `DERIVED`: they are written for other readers of the file, and not read.
 """
 
 import dataclasses
@@ -37,12 +40,21 @@ class Between:
         return _expect(value, self.low <= value <= self.high, name, f"from {self.low} to {self.high}, not {value}")
 
 
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """The key of a field in the file: `Annotated[int, Key("held out")]`."""
+
+    name: str
+    optional: bool = False
+    """Whether the key is left out where the value is None."""
+
+
 def read_record(kind: type[T], path: Path, remedy: str, formats: Sequence[int] = (1,)) -> T:
     """Read the record in a JSON file. `remedy` ends the error message about a missing or damaged file."""
     return parse_record(kind, read_text(path, remedy), str(path), remedy, formats)
 
 
-def parse_record(kind: type[T], text: str, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
+def parse_record(kind: type[T], text: str | bytes, source: str, remedy: str, formats: Sequence[int] = (1,)) -> T:
     """Read a record from JSON text. Error messages call it `source`."""
     try:
         content = parse_json(text)
@@ -74,8 +86,21 @@ def parse_json(text: str | bytes) -> Any:
 
 def write_record(path: Path, record: Any, version: int = 1, indent: int | None = 1) -> None:
     """Write a dataclass as JSON, with its format version first."""
-    content = {"format": version, **dataclasses.asdict(record)}
+    content = {"format": version, **to_json(record)}
     atomic_write(path, (json.dumps(content, indent=indent) + "\n").encode())
+
+
+def to_json(value: Any) -> Any:
+    """The JSON value of a record, or of whatever a field may hold. `convert` reads it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        found = {key.name: (key, getattr(value, field)) for field, key in _keys(type(value)).items()}
+        content = {name: item for name, (key, item) in found.items() if item is not None or not key.optional}
+        return to_json(content | {name: getattr(value, name) for name in _derived(type(value))})
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
 
 
 def read_text(path: Path, remedy: str) -> str:
@@ -95,7 +120,8 @@ def convert(kind: Any, value: Any, name: str = "it") -> Any:
         return value
     if origin is Annotated:
         value = convert(inner[0], value, name)
-        return functools.reduce(lambda found, domain: domain.check(found, name), kind.__metadata__, value)
+        domains = (item for item in kind.__metadata__ if not isinstance(item, Key))
+        return functools.reduce(lambda found, domain: domain.check(found, name), domains, value)
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, value, name)
     if origin in (Union, types.UnionType):
@@ -117,16 +143,18 @@ def convert(kind: Any, value: Any, name: str = "it") -> Any:
 
 def _dataclass(kind: Any, value: Any, name: str) -> Any:
     _expect(value, isinstance(value, Mapping), name, "an object")
-    fields = {item.name: item for item in dataclasses.fields(kind)}
+    keys = {field: key.name for field, key in _keys(kind).items()}
+    known = {*keys.values(), *_derived(kind)}
     prefix = "" if name == "it" else f"{name}."
     for key in value:
-        if key not in fields:
+        if key not in known:
             raise WrongType(f"{prefix}{key} is unknown")
     hints = _hints(kind)
     found = {}
-    for key, item in fields.items():
+    for item in dataclasses.fields(kind):
+        key = keys[item.name]
         if key in value:
-            found[key] = convert(hints[key], value[key], f"{prefix}{key}")
+            found[item.name] = convert(hints[item.name], value[key], f"{prefix}{key}")
         elif item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
             raise WrongType(f"{prefix}{key} is missing")
     return kind(**found)
@@ -137,6 +165,20 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(
         kind, include_extras=True
     )  # cached: this is slow, and a file may have thousands of records of one kind
+
+
+@functools.cache
+def _keys(kind: Any) -> dict[str, Key]:
+    """The key of each field, by its name."""
+    found = {}
+    for item in dataclasses.fields(kind):
+        annotations = getattr(_hints(kind)[item.name], "__metadata__", ())
+        found[item.name] = next((key for key in annotations if isinstance(key, Key)), Key(item.name))
+    return found
+
+
+def _derived(kind: Any) -> tuple[str, ...]:
+    return getattr(kind, "DERIVED", ())
 
 
 def _union(kinds: tuple[Any, ...], value: Any, name: str) -> Any:

@@ -84,7 +84,7 @@ def test_a_directory_that_cannot_be_continued_gives_a_one_sentence_error(root: P
     shutil.copytree(root / "seed-0", path)
     (path / "selftraining.json").write_text("{")
     for gone, words in (
-        ((), "is damaged: delete it"),
+        ((), "is damaged (it is not JSON): delete it"),
         (("selftraining.json", "pseudo-labels.json"), "student was trained on pseudo-labels that are gone: delete it"),
     ):
         for name in gone:

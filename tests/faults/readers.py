@@ -22,6 +22,7 @@ from PIL import Image
 
 import lotnet
 from lotnet.config import RunConfig
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.data import archive, cache, cifar, decode, tiny_imagenet
 from lotnet.data import load as load_data
 from lotnet.data.unlabeled import pseudo_labeled
@@ -41,7 +42,7 @@ from lotnet.runs.checkpoint import read as read_checkpoint
 from lotnet.runs.directory import Run
 from lotnet.selftraining import pseudolabels
 from lotnet.selftraining import results as selftraining
-from lotnet.selftraining.plan import FILE, Plan, SelfTrainingConfig
+from lotnet.selftraining.plan import FILE, Plan
 
 TESTS = Path(__file__).parents[1]
 FIXTURES = TESTS / "fixtures"
@@ -139,7 +140,7 @@ def _pseudo_labels(folder: Path) -> Iterator[Target]:
     images, model = torch.zeros(4, 3, 16, 16, dtype=torch.uint8), lotnet.load(FROZEN)
     made = pseudolabels.PseudoLabels(torch.zeros(4, dtype=torch.int64), torch.ones(4))
     (folder / "labels").mkdir()
-    pseudolabels.write(folder / "labels", made, images, model, {})
+    pseudolabels.write(folder / "labels", made, images, model, pseudolabels.Origin())
     for file in sorted((folder / "labels").iterdir()):
         yield Target(f"labels/{file.name}", file.read_bytes(), lambda p: pseudolabels.read(p.parent, images, model))
 

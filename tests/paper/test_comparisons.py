@@ -1,26 +1,29 @@
 """Ablations, seeds and self-training, compared by the program and shown in results/README.md."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from test_results import cifar10, made_up
 
+from lotnet.config import SelfTrainingConfig
 from lotnet.paper import comparisons, results_page
 from lotnet.paper.results import Result, StudentResult, measured
+from lotnet.runs.selftraining import CertifiedAccuracy, ImageCounts, Measured, Share
 
 PLAIN20 = {"kind": "lipconvnet", "depth": 20}
 CREG = {"model": {"kind": "lipconvnet", "activation": "hh1"}, "loss": {"kind": "creg"}}
 
 
-def student(name: str, images: int, clean: float, epochs: int = 100, **settings: object) -> Result:
+def student(name: str, images: int, clean: float, epochs: int = 100, **settings: Any) -> Result:
     """A LipConvnet-5 with CReg and HH that learned from unlabeled images, half of each batch."""
-    counts = {"labelled": 47500, "held out": 2500, "unlabelled": 150000, "test": 10000}
+    share = Share(1, 4)
     about = StudentResult(
-        settings={"labeled": None, "unlabeled": "cifar100,tiny-imagenet", "unlabeled_share": 0.5} | settings,
+        settings=replace(SelfTrainingConfig(unlabeled="cifar100,tiny-imagenet", unlabeled_share=0.5), **settings),
         seed=0,
-        images=counts | {"near-duplicates": 148, "chosen": images},
-        teacher={"checksum": "", "clean": 0.5, "certified": [0.4, 0.3, 0.2], "mean_radius": 0.1},
-        measured={},
+        images=ImageCounts(47500, 2500, 150000, 10000, near_duplicates=148, chosen=images),
+        teacher=CertifiedAccuracy("", clean=0.5, certified=(0.4, 0.3, 0.2), mean_radius=0.1),
+        measured=Measured(share, share, share, share, ball=0.1, wrong_pseudo_labels=None),
     )
     made = made_up(name, cifar10(**CREG), clean)
     return replace(made, command="lotnet selftrain", epochs=epochs, selftraining=about)

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -185,10 +185,10 @@ def test_the_command_of_a_measured_result_still_gives_its_settings(result: resul
         return
     assert command == "selftrain"
     _, plan, _ = selftrain.read_arguments(options)
-    assert plan.stage("student", result.selftraining["seed"]) == known
-    assert asdict(plan.selftraining) == result.selftraining["settings"]
+    assert plan.stage("student", result.selftraining.seed) == known
+    assert plan.selftraining == result.selftraining.settings
     if plan.selftraining.teacher is not None:  # a run that has its own row here
-        assert result.selftraining["teacher"]["checksum"] in {other.checksum for other in MEASURED}
+        assert result.selftraining.teacher.checksum in {other.checksum for other in MEASURED}
 
 
 def test_the_page_of_measured_results_is_the_one_that_record_writes() -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lotnet.cli.main import main
 from lotnet.data import load, to_unit
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec, LipConvnet, LipResNet18, LipWideNet
-from lotnet.pretrained import FOLDER, packed, shipped_names
+from lotnet.pretrained import FOLDER, Source, packed, resolve, shipped_names
 from lotnet.pretrained.card import CARD, packed_card
 from lotnet.runs.directory import Run
 from pages import MACHINE
@@ -108,6 +109,20 @@ def test_an_unknown_name_gives_a_one_sentence_error_with_the_names(shipped: Path
     assert main(["certify", "tinny"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "(tiny)" in said and "lotnet train --out tinny" in said
+
+
+def test_a_source_is_a_run_a_packed_model_a_frozen_model_or_a_shipped_one(shipped: Path, run: Path) -> None:
+    assert resolve(run) == Source("run", run, run)
+    assert resolve(str(shipped / "tiny")) == Source("packed", shipped / "tiny", shipped / "tiny")
+    assert resolve("tiny") == Source("shipped", shipped / "tiny", Path("runs/tiny"))
+    assert resolve("small") is None and resolve(shipped) is None
+    lotnet.load("tiny").save("tiny")
+    folder = Path("tiny")
+    assert resolve("tiny") == Source("frozen", folder, folder), "a folder comes first"
+    shutil.copytree(shipped / "tiny", "tiny", dirs_exist_ok=True)
+    assert resolve("tiny") == Source("packed", folder, folder)
+    with pytest.raises(InputError, match="is neither a run directory, nor a model folder, nor"):
+        lotnet.load("small")
 
 
 def test_a_packed_model_has_a_model_card(run: Path, shelf: Path) -> None:

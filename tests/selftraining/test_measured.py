@@ -10,9 +10,10 @@ import torch
 from test_plan import frozen
 
 from lotnet.certification import certify
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.data import load, to_unit
 from lotnet.paper.theorems import loss_bound
-from lotnet.selftraining.plan import Parts, SelfTrainingConfig
+from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import label
 from lotnet.selftraining.theorems import Measured, Share, measure, statements
 

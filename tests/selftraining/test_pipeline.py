@@ -1,8 +1,9 @@
 """The pipeline: stages that are stored, stopped and resumed, and the file of their results."""
 
 import json
+import re
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -14,15 +15,16 @@ from safetensors.torch import load_file
 
 from lotnet import train
 from lotnet.config import RunConfig
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.errors import InputError
-from lotnet.paper.results import Result, StudentResult
+from lotnet.paper.results import Result
 from lotnet.records import read_record, write_record
 from lotnet.runs.certificates import certificate_files
 from lotnet.runs.checkpoint import read
 from lotnet.runs.directory import Run
 from lotnet.selftraining import results
 from lotnet.selftraining.pipeline import Pipeline, create
-from lotnet.selftraining.plan import Plan, SelfTrainingConfig
+from lotnet.selftraining.plan import Plan
 from lotnet.selftraining.record import collect_student
 from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
 from lotnet.selftraining.theorems import Measured, Share, Statement
@@ -189,19 +191,20 @@ def test_a_student_is_recorded_with_its_teacher_and_its_images(root: Path, tmp_p
     stored = results.read(root / "seed-0" / "selftraining.json").seeds[0]
     assert result.checksum == stored.student.checksum and result.config["trainer"]["epochs"] == 2
     about = result.selftraining
-    assert about is not None and about.teacher["checksum"] == stored.teacher.checksum
-    assert about.settings["labeled"] == 0.25 and about.images["unlabelled"] == 151
+    assert about is not None and about.teacher.checksum == stored.teacher.checksum
+    assert about.settings.labeled == 0.25 and about.images.unlabeled == 151
     write_record(tmp_path / "a.json", result)
     again = read_record(Result, tmp_path / "a.json", "")
-    assert again.percentages() == result.percentages() and again.selftraining == StudentResult(
-        **json.loads(json.dumps(asdict(about)))
-    )
+    assert again.percentages() == result.percentages() and again.selftraining == about
+    stored = json.loads((tmp_path / "a.json").read_text())["selftraining"]
+    assert stored["images"] == {"labelled": 39, "held out": 10, "unlabelled": 151, "test": 200}
+    assert stored["measured"]["shares"]["wrong_pseudo_labels"] == about.measured.shares["wrong_pseudo_labels"]
     folder = Path(shutil.copytree(root / "seed-0", tmp_path / "private"))
     plan = Plan.read(folder)
     sources = f"cifar100, {tmp_path}/photos,mine"
     replace(plan, selftraining=replace(plan.selftraining, unlabeled=sources)).write(folder)
-    about = collect_student(folder, "name").selftraining
-    assert about is not None and about.settings == result.selftraining.settings | {"unlabeled": "cifar100, photos,mine"}
+    private = collect_student(folder, "name").selftraining
+    assert private is not None and private.settings == replace(about.settings, unlabeled="cifar100, photos,mine")
     with pytest.raises(InputError, match=r"has several seeds: record each, as .*seed-0"):
         collect_student(root, "name")
     path = tmp_path / "unfinished"
@@ -252,15 +255,28 @@ def test_a_file_of_the_first_version_still_opens(tmp_path: Path) -> None:
 def test_a_value_of_another_type_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "selftraining.json"
     path.write_text(FORMAT_1.read_text().replace('"labelled": 39', '"labelled": "39"'))
-    with pytest.raises(InputError, match=r"is damaged: delete it"):
+    reason = re.escape("(seeds[0].images.labelled must be a whole number)")
+    with pytest.raises(InputError, match=rf"selftraining.json is damaged {reason}: delete it"):
         results.read(path)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"format": 1}', '{"format": 1, "seeds": []}', "3"])
-def test_a_damaged_file_is_refused(content: str, tmp_path: Path) -> None:
+DAMAGED = {
+    "{": "it is not JSON",
+    "\xff": "it is not JSON",
+    "[]": "it is not a JSON object",
+    "3": "it is not a JSON object",
+    "{}": "it has no format version",
+    '{"format": 1}': "seeds is missing",
+    '{"format": 1, "seeds": []}': "seeds is empty",
+    '{"format": 1, "seeds": [{}]}': "seeds[0].seed is missing",
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), DAMAGED.items())
+def test_a_damaged_file_is_refused_with_the_reason(content: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "selftraining.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match=r"is damaged: delete it"):
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=rf"selftraining.json is damaged \({re.escape(reason)}\): delete it"):
         results.read(path)
 
 

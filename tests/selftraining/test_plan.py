@@ -13,11 +13,12 @@ from torch import nn
 
 from lotnet import FrozenModel, MaxMin, Normalize, OrthogonalConv2d, OrthogonalLinear, freeze
 from lotnet.config import RunConfig, TrainerConfig
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.data import Batches, Dataset, Split, cache, load, to_unit
 from lotnet.errors import InputError
 from lotnet.selftraining import pseudolabels
 from lotnet.selftraining.choice import most_confident
-from lotnet.selftraining.plan import Plan, SelfTrainingConfig, divide
+from lotnet.selftraining.plan import Plan, divide
 from lotnet.selftraining.pseudolabels import PseudoLabels
 from lotnet.selftraining.unlabeled_images import load_unlabeled
 
@@ -216,7 +217,7 @@ def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, 
     model, images = frozen(), digits.test.images[:20]
     assert pseudolabels.read(tmp_path, images, model) is None
     found = pseudolabels.label(model, images, 10)
-    pseudolabels.write(tmp_path, found, images, model, {"source": "here"})
+    pseudolabels.write(tmp_path, found, images, model, pseudolabels.Origin(source="here"))
     again = pseudolabels.read(tmp_path, images, model)
     assert torch.equal(again.labels, found.labels)
     assert torch.equal(again.confidence, found.confidence)
@@ -229,7 +230,7 @@ def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, 
         pseudolabels.read(tmp_path, images, frozen(seed=1))
     tensors = tmp_path / "pseudo-labels.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-1] + b"\0")
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match=r"damaged \(the labels are not those of pseudo-labels.json\): delete"):
         pseudolabels.read(tmp_path, images, model)
     tensors.unlink()
     with pytest.raises(InputError, match="are incomplete: delete"):
@@ -239,3 +240,33 @@ def test_pseudo_labels_are_tied_to_their_images_and_their_model(tmp_path: Path, 
         (tmp_path / name).mkdir()
         with pytest.raises(InputError, match=rf"cannot read .*{name} \(Is a directory\): check its permissions"):
             pseudolabels.read(tmp_path, images, model)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"labels_sha256": 3}, r"is damaged \(labels_sha256 must be text\)"),
+        ({"teacher": {"run": "a"}}, r"is damaged \(teacher.config is missing\)"),
+        ({"format": 9}, "has format 9, this lotnet reads 1"),
+    ],
+)
+def test_damaged_pseudo_labels_are_refused_with_the_reason(
+    change: dict[str, object], words: str, tmp_path: Path, digits: Dataset
+) -> None:
+    model, images, path = frozen(), digits.test.images[:20], tmp_path / "pseudo-labels.json"
+    found = pseudolabels.label(model, images, 10)
+    pseudolabels.write(tmp_path, found, images, model, pseudolabels.Origin())
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InputError, match=rf"pseudo-labels.json {words}: delete .* and the student to make them again"):
+        pseudolabels.read(tmp_path, images, model)
+
+
+def test_pseudo_labels_of_the_first_version_still_open(tmp_path: Path, digits: Dataset) -> None:
+    """Their heading does not count near-duplicates."""
+    model, images, path = frozen(), digits.test.images[:20], tmp_path / "pseudo-labels.json"
+    pseudolabels.write(tmp_path, pseudolabels.label(model, images, 10), images, model, pseudolabels.Origin())
+    heading = json.loads(path.read_text())
+    assert list(heading)[:5] == ["format", "images", "images_sha256", "teacher_sha256", "labels_sha256"]
+    del heading["near_duplicates_of_test_images_left_out"]
+    path.write_text(json.dumps(heading | {"teacher": {"run": "teacher", "config": {"seed": 0}}}))
+    assert pseudolabels.read(tmp_path, images, model) is not None

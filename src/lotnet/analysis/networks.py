@@ -13,7 +13,7 @@ from lotnet.errors import InputError
 from lotnet.losses import LOSSES, Loss
 from lotnet.models import ImageSpec, ModelConfig
 from lotnet.paper.titles import Words, data_title, distinguished, words
-from lotnet.pretrained import read_packed
+from lotnet.pretrained import resolve
 from lotnet.pretrained.packed import Packed
 from lotnet.records import convert
 from lotnet.runs.data import load_data, load_for_model
@@ -79,10 +79,11 @@ def describe(sources: Sequence[str]) -> dict[str, Description]:
 
 def _settings(source: str) -> tuple[ModelConfig, Loss, str] | None:
     """Model, loss and data set of a run or packed model. None for a frozen model, which has no such settings."""
-    if _is_run(source):
-        config = Run.open(Path(source)).config
+    found = resolve(source)
+    if found is not None and found.kind == "run":
+        config = Run.open(found.folder).config
         return config.model, config.loss, config.data.name
-    packed = read_packed(source)
+    packed = None if found is None else found.read_packed()
     return None if packed is None else (packed.model, _loss(packed, source), packed.data)
 
 
@@ -94,27 +95,23 @@ def _words(source: str, settings: tuple[ModelConfig, Loss, str] | None) -> Words
 
 
 def _load(source: str, about: Description, device: torch.device) -> Network:
-    path = Path(source)
-    packed = None if _is_run(source) else read_packed(source)
-    if packed is None:
-        run = Run.open(path)
+    found = resolve(source)
+    packed = None if found is None else found.read_packed()
+    if found is None or packed is None:
+        run = Run.open(Path(source))  # which refuses what is no run
         model, dataset = run.best_model().to(device), partial(load_data, run.config)
-        return Network(source, about.name, about.common, path, model, run.images(), run.config.loss, dataset)
+        return Network(source, about.name, about.common, run.path, model, run.images(), run.config.loss, dataset)
     images = packed.images
     return Network(
         source,
         about.name,
         about.common,
-        path if path.is_dir() else Path("runs") / source,
+        found.place,
         packed.network().to(device),
         images,
         _loss(packed, source),
         partial(load_for_model, packed.data, images.shape, packed.classes, source),
     )
-
-
-def _is_run(source: str) -> bool:
-    return (Path(source) / "config.yaml").is_file()
 
 
 def _loss(packed: Packed, source: str) -> Loss:

@@ -1,10 +1,10 @@
 """Comparisons among measured results: ablations, seeds, self-training, and the l-infinity attack."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from lotnet.config import SelfTrainingConfig
 from lotnet.paper.results import Result, StudentResult, is_result_of, unlabeled
 from lotnet.paper.tables import ACCURACIES, Row, rows
 
@@ -75,11 +75,11 @@ def mean_of(results: Iterable[Result]) -> Percentages:
 
 def repeated(results: list[Result]) -> list[Seeds]:
     """Every setting that was run with two or more seeds."""
-    groups: dict[tuple[str, str], list[Result]] = {}
+    groups: dict[tuple[str, SelfTrainingConfig | None], list[Result]] = {}
     for result in results:
         learned = None if result.selftraining is None else result.selftraining.settings
         settings = result.run_config.override({"seed": 0}).fingerprint()
-        groups.setdefault((settings, json.dumps(learned, sort_keys=True)), []).append(result)
+        groups.setdefault((settings, learned), []).append(result)
     return [Seeds(tuple(group)) for group in groups.values() if len({r.run_config.seed for r in group}) > 1]
 
 
@@ -107,7 +107,7 @@ def selftrained(results: list[Result]) -> list[SelfTrained]:
     for student in results:
         if (learned := student.selftraining) is None:
             continue
-        baseline = _supervised(student, learned, results) if learned.labeled_share is None else _teacher(learned)
+        baseline = _supervised(student, learned, results) if learned.settings.labeled is None else _teacher(learned)
         if baseline is not None:
             found.append(SelfTrained(student, learned, unlabeled(student), *baseline))
     return sorted(found, key=lambda item: (item.student.run_config.model.layers, item.images))
@@ -115,12 +115,12 @@ def selftrained(results: list[Result]) -> list[SelfTrained]:
 
 def with_all_labels(found: list[SelfTrained]) -> list[SelfTrained]:
     """The students that know all labels, as the paper's."""
-    return [item for item in found if item.learned.labeled_share is None]
+    return [item for item in found if item.learned.settings.labeled is None]
 
 
 def _teacher(learned: StudentResult) -> tuple[Percentages, str]:
     """The teacher, which is trained on the labels that are not hidden."""
-    return learned.teacher_percentages(), f"its teacher, on {learned.labeled_share:.0%} of the labels"
+    return learned.teacher_percentages(), f"its teacher, on {learned.settings.labeled:.0%} of the labels"
 
 
 def _supervised(student: Result, learned: StudentResult, results: list[Result]) -> tuple[Percentages, str] | None:
@@ -142,9 +142,9 @@ def _fingerprint(result: Result) -> str:
 
 def _equal_epochs(student: Result, learned: StudentResult) -> float:
     """Epochs in which supervised training takes as many steps as the student did."""
-    if learned.unlabeled_share is not None:
-        return student.epochs / (1 - learned.unlabeled_share)
-    return student.epochs * (1 + learned.unlabeled_images / learned.labeled_images)
+    if learned.settings.unlabeled_share is not None:
+        return student.epochs / (1 - learned.settings.unlabeled_share)
+    return student.epochs * (1 + learned.images.learned_from / learned.images.labeled)
 
 
 def paper_gain(student: Result) -> Percentages | None:

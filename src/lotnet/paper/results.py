@@ -10,7 +10,7 @@ from lotnet.attacks import LINF_RADIUS, PGD_LINF, AttackLoss
 from lotnet.certification.audit import AuditRow
 from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary
-from lotnet.config import RunConfig
+from lotnet.config import RunConfig, SelfTrainingConfig
 from lotnet.errors import InputError
 from lotnet.files import make_folder
 from lotnet.losses import CReg, CrossEntropy
@@ -23,6 +23,7 @@ from lotnet.runs.certificates import Certification
 from lotnet.runs.directory import Run
 from lotnet.runs.environment import Hardware
 from lotnet.runs.metrics import best_epoch
+from lotnet.runs.selftraining import CertifiedAccuracy, ImageCounts, Measured
 
 FORMAT = 1
 _SESSION_OPTIONS = ("--out", "--device", "--resume", "--overwrite", "--json")
@@ -58,46 +59,15 @@ class LInfResult:
 class StudentResult:
     """What a student of self-training learned from, and what was measured of it and its teacher."""
 
-    settings: dict[str, Any]
+    settings: SelfTrainingConfig
     seed: int
-    images: dict[str, Any]
-    """Counts of images: labeled, unlabeled, chosen among them, left out."""
-    teacher: dict[str, Any]
-    """The teacher's accuracies."""
-    measured: dict[str, Any]
-
-    @property
-    def labeled_share(self) -> float | None:
-        """Fraction of the labels that were shown; None if all were."""
-        return self.settings["labeled"]
-
-    @property
-    def unlabeled_share(self) -> float | None:
-        """Part of each batch that was unlabeled images; None if all images were shuffled together."""
-        return self.settings["unlabeled_share"]
-
-    @property
-    def source(self) -> str | None:
-        """Where unlabeled images come from; None if they all are training images with hidden labels."""
-        return self.settings["unlabeled"]
-
-    @property
-    def labeled_images(self) -> int:
-        return self.images["labelled"]
-
-    @property
-    def unlabeled_images(self) -> int:
-        """Number of unlabeled images that the student was trained on."""
-        return self.images.get("chosen", self.images["unlabelled"])
-
-    @property
-    def near_duplicates(self) -> int | None:
-        """Number of images left out because they are nearly the same as a test image; None if none were looked for."""
-        return self.images.get("near-duplicates")
+    images: ImageCounts
+    teacher: CertifiedAccuracy
+    measured: Measured
 
     def teacher_percentages(self) -> dict[str, float]:
         """The teacher's accuracies in percent under the names of `ACCURACIES`."""
-        shares = zip(ACCURACIES, (self.teacher["clean"], *self.teacher["certified"]), strict=True)
+        shares = zip(ACCURACIES, (self.teacher.clean, *self.teacher.certified), strict=True)
         return {name: 100 * share for name, share in shares}
 
 
@@ -280,7 +250,7 @@ def measured(results: list[Result]) -> dict[Row, Result]:
 def is_result_of(result: Result, row: Row) -> bool:
     """Whether a result has the settings of the row, except for the number of epochs and the unlabeled images."""
     if result.selftraining is not None:
-        comparable = row.setting == "semi-supervised" and result.selftraining.labeled_share is None
+        comparable = row.setting == "semi-supervised" and result.selftraining.settings.labeled is None
     else:
         attacked = result.linf is not None and row.pgd_linf is not None
         comparable = not _is_selftrained(result.command) and (row.is_supervised or attacked)
@@ -289,7 +259,7 @@ def is_result_of(result: Result, row: Row) -> bool:
 
 def unlabeled(result: Result) -> int:
     """How many unlabeled images a run has learned from."""
-    return 0 if result.selftraining is None else result.selftraining.unlabeled_images
+    return 0 if result.selftraining is None else result.selftraining.images.learned_from
 
 
 def command_of(words: list[str]) -> str:

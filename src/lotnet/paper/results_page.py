@@ -159,7 +159,7 @@ def _left_out(found: list[SelfTrained]) -> str:
     """Counts of near-duplicates, by the source of the images."""
     counts: dict[str, int] = {}
     for item in found:
-        source, count = item.learned.source, item.learned.near_duplicates
+        source, count = item.learned.settings.unlabeled, item.learned.images.near_duplicates
         if source is not None and count is not None:
             counts[source.replace(",", " and ")] = count
     return "; ".join(f"{count:,} images of {source}" for source, count in counts.items()) or "none were looked for"

@@ -50,6 +50,11 @@ _PARTS = (
 else."""
 
 
+def is_run(path: Path) -> bool:
+    """Whether the folder is a run directory."""
+    return (path / "config.yaml").is_file()
+
+
 class Run:
     """A run directory. Make a new one by `Run.create(path, config)`, or read one by `Run.open(path)`."""
 
@@ -80,7 +85,7 @@ class Run:
     @staticmethod
     def open_or_create(path: Path, config: RunConfig, remedy: str = "choose another folder, or repeat them") -> "Run":
         """Open the run with these settings to continue it, or make it. `remedy` is for a run with other settings."""
-        if not (path / "config.yaml").is_file():
+        if not is_run(path):
             return Run.create(path, config)
         run = Run.open(path)
         if run.config != config:
@@ -208,7 +213,7 @@ def _make_room(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"{path} exists: continue it with --resume {path}, replace it with --overwrite, or choose another --out"
         )
-    if not (path / "config.yaml").is_file():
+    if not is_run(path):
         raise InputError(f"{path} is not a run and is not overwritten: choose another --out")
     with exclusive_lock(path):
         remove_partial_files(path)

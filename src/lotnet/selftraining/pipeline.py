@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from lightning_fabric import Fabric
 from rich.console import Console
@@ -28,10 +27,11 @@ from lotnet.load_model import LoadedModel, load_model
 from lotnet.progress import progress_bar
 from lotnet.runs.data import image_spec, load_data
 from lotnet.runs.directory import Run
+from lotnet.runs.selftraining import CertifiedAccuracy, ImageCounts, Measured
 from lotnet.selftraining import pseudolabels, results
 from lotnet.selftraining.plan import FILE, STUDENT, TEACHER, Parts, Plan, divide
-from lotnet.selftraining.results import CertifiedAccuracy, ImageCounts, Results, SeedResult
-from lotnet.selftraining.theorems import Measured, measure, statements
+from lotnet.selftraining.results import Results, SeedResult
+from lotnet.selftraining.theorems import measure, statements
 from lotnet.selftraining.unlabeled_images import load_unlabeled
 from lotnet.training.launch import launch, make_fabric
 from lotnet.training.loop import train
@@ -151,20 +151,17 @@ class Stages:
                 len(parts.dataset.classes),
                 progress=lambda n: progress.update(task, advance=n),
             )
-        about = {
-            "source": parts.source,
-            "classes": list(parts.dataset.classes),
-            "near_duplicates_of_test_images_left_out": parts.near_duplicates,
-            "teacher": self._about(teacher),
-        }
-        pseudolabels.write(self.folder, found, parts.images, teacher.model, about)
+        origin = pseudolabels.Origin(
+            parts.source, parts.dataset.classes, parts.near_duplicates, self._origin_of(teacher)
+        )
+        pseudolabels.write(self.folder, found, parts.images, teacher.model, origin)
         return found
 
-    def _about(self, teacher: LoadedModel) -> dict[str, Any]:
+    def _origin_of(self, teacher: LoadedModel) -> pseudolabels.Teacher:
         """The teacher's run and settings. Its own run stands beside the labels, a given one elsewhere."""
         assert teacher.run is not None
         run = self.plan.selftraining.teacher or TEACHER
-        return {"run": run, "config": teacher.run.config.to_dict()}
+        return pseudolabels.Teacher(run, teacher.run.config.to_dict())
 
     def measure(self, teacher: LoadedModel, student: LoadedModel, found: pseudolabels.PseudoLabels) -> Measured:
         device = self.fabric.device

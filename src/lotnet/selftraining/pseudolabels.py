@@ -8,7 +8,6 @@ Invariants:
 """
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +23,48 @@ from lotnet.data import to_unit
 from lotnet.errors import InputError
 from lotnet.files import atomic_write, unreadable
 from lotnet.frozen.model import FrozenModel
-from lotnet.records import parse_json
+from lotnet.records import parse_record, write_record
 from lotnet.training.precision import evaluating
 
 FORMAT = 1
 _NAME = "pseudo-labels"
-_OTHER = {"images_sha256": "other images", "teacher_sha256": "another teacher"}
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The run that a teacher comes from."""
+
+    run: str
+    """Its path; that of a teacher beside the labels is relative to their folder."""
+    config: dict[str, Any]
+    """`RunConfig.to_dict` of its settings."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where pseudo-labels come from."""
+
+    source: str = ""
+    """The source of the images, in words."""
+    classes: tuple[str, ...] = ()
+    near_duplicates_of_test_images_left_out: int | None = None
+    """None if none were looked for, and in files of earlier versions."""
+    teacher: Teacher | None = None
+
+
+@dataclass(frozen=True)
+class _Digests:
+    images: int
+    """Number of images."""
+    images_sha256: str
+    teacher_sha256: str
+    labels_sha256: str
+    """SHA-256 of the file of labels."""
+
+
+@dataclass(frozen=True)
+class _Heading(Origin, _Digests):
+    """The content of pseudo-labels.json. The fields of `_Digests` come first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,42 +104,48 @@ def label(
     return PseudoLabels(labels, confidence.float())
 
 
-def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel, about: dict[str, Any]) -> None:
-    """Write both files. `about` is stored with the labels: the source of the images, the settings of the model."""
+def write(folder: Path, found: PseudoLabels, images: Tensor, model: FrozenModel, origin: Origin) -> None:
+    """Write both files. `origin` is stored with the labels."""
     content = save({"labels": found.labels, "confidence": found.confidence})
     atomic_write(folder / f"{_NAME}.safetensors", content)
-    heading = {"format": FORMAT, "images": len(images), **_belongs_to(images, model)}
-    heading |= {"labels_sha256": hashlib.sha256(content).hexdigest(), **about}
-    atomic_write(folder / f"{_NAME}.json", (json.dumps(heading, indent=1) + "\n").encode())
+    digests = (_digest_of(images), model.spec.checksum, hashlib.sha256(content).hexdigest())
+    write_record(folder / f"{_NAME}.json", _Heading(len(images), *digests, **vars(origin)), FORMAT)
 
 
 def read(folder: Path, images: Tensor, model: FrozenModel) -> PseudoLabels | None:
     """Read the labels of these images by this model; None if there are none yet."""
-    path, tensors_path = folder / f"{_NAME}.json", folder / f"{_NAME}.safetensors"
+    path = folder / f"{_NAME}.json"
     if not path.exists():
         return None
     remedy = f"delete {path} and the student to make them again"
-    heading = None
+    heading = parse_record(_Heading, _content(path, remedy), str(path), remedy, (FORMAT,))
+    content = _content(path.with_suffix(".safetensors"), remedy)
     try:
-        heading = parse_json(path.read_text())
-        content = tensors_path.read_bytes()
-        if heading["format"] != FORMAT or heading["labels_sha256"] != hashlib.sha256(content).hexdigest():
-            raise ValueError("format or checksum")
+        if heading.labels_sha256 != hashlib.sha256(content).hexdigest():
+            raise ValueError(f"the labels are not those of {path.name}")
         tensors = load(content)
         found = PseudoLabels(tensors["labels"], tensors["confidence"])
-    except FileNotFoundError:
-        raise InputError(f"the pseudo-labels in {folder} are incomplete: {remedy}") from None
-    except OSError as error:
-        raise unreadable(path if heading is None else tensors_path, error) from None
-    except (SafetensorError, ValueError, KeyError, TypeError):
-        raise InputError(f"the pseudo-labels in {folder} are damaged or of another version: {remedy}") from None
-    for name, checksum in _belongs_to(images, model).items():
-        if heading.get(name) != checksum:
-            raise InputError(f"the pseudo-labels in {folder} are of {_OTHER[name]}: restore the original, or {remedy}")
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise InputError(f"the pseudo-labels in {folder} are damaged ({error}): {remedy}") from None
+    for other, stored, own in (
+        ("other images", heading.images_sha256, _digest_of(images)),
+        ("another teacher", heading.teacher_sha256, model.spec.checksum),
+    ):
+        if stored != own:
+            raise InputError(f"the pseudo-labels in {folder} are of {other}: restore the original, or {remedy}")
     return found
 
 
-def _belongs_to(images: Tensor, model: FrozenModel) -> dict[str, str]:
+def _content(path: Path, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"the pseudo-labels in {path.parent} are incomplete: {remedy}") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _digest_of(images: Tensor) -> str:
     digest = hashlib.sha256(str(tuple(images.shape)).encode())
     digest.update(images.contiguous().numpy().data)
-    return {"images_sha256": digest.hexdigest(), "teacher_sha256": model.spec.checksum}
+    return digest.hexdigest()

@@ -1,15 +1,15 @@
 """The result of self-training, in the form of the results of other runs."""
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from lotnet.config.selftraining import SelfTrainingConfig
 from lotnet.errors import InputError
 from lotnet.files import without_folders
 from lotnet.paper.results import Result, StudentResult, collect, command_of
 from lotnet.selftraining import results
-from lotnet.selftraining.plan import FILE, STUDENT, Plan, SelfTrainingConfig
+from lotnet.selftraining.plan import FILE, STUDENT, Plan
 
 
 def is_selftraining(folder: Path) -> bool:
@@ -28,21 +28,16 @@ def collect_student(folder: Path, name: str) -> Result:
     student = collect(folder / STUDENT, name)
     if student.checksum != found.student.checksum:
         raise InputError(f"{path} is about another student: delete it, and `lotnet selftrain --resume` writes it again")
-    about = StudentResult(
-        settings=_without_folders(plan.selftraining),
-        seed=found.seed,
-        images=found.images.to_dict(),
-        teacher=asdict(found.teacher),
-        measured=found.measured.to_dict(),
-    )
+    about = StudentResult(_without_folders(plan.selftraining), found.seed, found.images, found.teacher, found.measured)
     command = command_of(list(plan.command)) if plan.command else student.command
     return replace(student, command=command, selftraining=about)
 
 
-def _without_folders(settings: SelfTrainingConfig) -> dict[str, Any]:
+def _without_folders(settings: SelfTrainingConfig) -> SelfTrainingConfig:
     """The settings for a file that others read: of paths on this machine they have the last part only."""
     teacher, unlabeled = settings.teacher, settings.unlabeled
-    return asdict(settings) | {
-        "teacher": teacher and without_folders(teacher),
-        "unlabeled": unlabeled and re.sub(r"[^,\s][^,]*", lambda source: without_folders(source[0]), unlabeled),
-    }
+    return replace(
+        settings,
+        teacher=teacher and without_folders(teacher),
+        unlabeled=unlabeled and re.sub(r"[^,\s][^,]*", lambda source: without_folders(source[0]), unlabeled),
+    )

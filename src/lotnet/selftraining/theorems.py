@@ -5,9 +5,7 @@ what each is, and why the main lemma holds for labels of any number of classes w
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from fractions import Fraction
-from typing import Any
+from dataclasses import dataclass
 
 from lotnet.certification import certify
 from lotnet.data import UnitImages
@@ -15,60 +13,12 @@ from lotnet.errors import InputError
 from lotnet.frozen.model import FrozenModel
 from lotnet.paper.theorems import loss_bound
 from lotnet.runs.data import subset_indices
+from lotnet.runs.selftraining import Measured, Share
 from lotnet.selftraining.plan import Parts
 from lotnet.selftraining.pseudolabels import PseudoLabels, label
 
 MOST_MEASURED = 10_000
 """Unlabelled images that are certified; of more, a random subset."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """`count` of `among` images."""
-
-    count: int
-    among: int
-
-    @property
-    def exact(self) -> Fraction:
-        return Fraction(self.count, self.among)
-
-    @property
-    def value(self) -> float:
-        return self.count / self.among
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Counts of held-out labelled images, which neither network learns from, and of unlabelled images."""
-
-    teacher_error: Share
-    """Held-out images that the teacher classifies wrongly."""
-    worst_class_error: Share
-    """The same within the class where that share is largest."""
-    disagreement: Share
-    """Unlabelled images to which student and teacher give different labels."""
-    inconsistency: Share
-    """Unlabelled images whose label by the student is not proved constant in the ball. By claim B, this is an upper
-    bound of the share of images whose label is not constant there."""
-    ball: float
-    """Radius of the ball."""
-    wrong_pseudo_labels: Share | None
-    """Images with hidden labels that the teacher mislabels. Reported, and used for nothing else."""
-
-    def counts(self) -> dict[str, Share | None]:
-        return {
-            "teacher_error": self.teacher_error,
-            "worst_class_error": self.worst_class_error,
-            "disagreement": self.disagreement,
-            "inconsistency": self.inconsistency,
-            "wrong_pseudo_labels": self.wrong_pseudo_labels,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The counts, and for other readers the shares as numbers."""
-        shares = {name: None if share is None else share.value for name, share in self.counts().items()}
-        return asdict(self) | {"shares": shares}
 
 
 def measure(

@@ -18,7 +18,7 @@ from lotnet.config.settings import kind_of
 from lotnet.data import Dataset, is_folder
 from lotnet.errors import InputError
 from lotnet.models import ImageSpec, ModelConfig
-from lotnet.pretrained import FOLDER, packed, shipped_names
+from lotnet.pretrained import resolve, shipped_names
 from lotnet.runs.data import shape_settings
 from lotnet.runs.directory import Run
 
@@ -54,15 +54,15 @@ class Initial:
 
 def read_initial(name: str) -> Initial:
     """Read the network `name`: a run, a packed model, or one that comes with lotnet."""
-    path = Path(name).expanduser()
-    if (path / "config.yaml").is_file():
-        run = Run.open(path)
+    found = resolve(str(Path(name).expanduser()) if name.startswith("~") else name)
+    if found is not None and found.kind == "run":
+        run = Run.open(found.folder)
         return Initial(name, run.config.model, run.images(), run.best_model().state_dict())
-    if packed.is_packed(path) or name in shipped_names():
-        found = packed.read(path if packed.is_packed(path) else FOLDER / name)
-        return Initial(name, found.model, found.images, found.tensors)
+    stored = None if found is None else found.read_packed()
+    if stored is not None:
+        return Initial(name, stored.model, stored.images, stored.tensors)
     known = f"a run, a packed model or one that comes with lotnet ({', '.join(shipped_names())})"
-    if (path / "config.json").is_file():
+    if found is not None:
         raise InputError(f"{name} is a frozen model, which cannot be trained: start from {known}")
     raise InputError(f"there is no model {name} to start from: name {known}")
 

@@ -7,12 +7,13 @@ from typing import Any
 
 from lotnet.cli.arguments import Parser
 from lotnet.cli.recipe_options import RUN, add_recipe_options, parse
-from lotnet.config import RunConfig, default_recipe
+from lotnet.config import RunConfig, SelfTrainingConfig, default_recipe
+from lotnet.records import to_json
 from lotnet.runs.data import with_shape
 from lotnet.runs.directory import fresh_path
 from lotnet.selftraining import results, tables
 from lotnet.selftraining.pipeline import Pipeline, create
-from lotnet.selftraining.plan import Plan, SelfTrainingConfig
+from lotnet.selftraining.plan import Plan
 from lotnet.terminal import Console
 from lotnet.training.signals import Interrupted
 
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
         console.print(f"{stopped}: saved. Continue with: lotnet selftrain --resume {root}", soft_wrap=True)
         return 128 + stopped.signal
     if options.json:
-        print(json.dumps({"run": str(root), **done.to_dict()}))
+        print(json.dumps({"run": str(root), "format": results.FORMAT, **to_json(done)}))
     else:
         tables.show(done, console)
         console.print(f"All numbers: {root / results.FILE}", soft_wrap=True, highlight=False)
