@@ -71,7 +71,7 @@ def load(source: str | Path) -> FrozenModel:
     >>> lotnet.load("resnet-50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    lotnet.errors.InputError: there is no run or model resnet-50: ...
+    lotnet.errors.InputError: resnet-50 is no run and no model: ...
     """
     return load_model(source).model
 
@@ -81,21 +81,18 @@ def load_model(source: str | Path) -> LoadedModel:
     found = resolve(source)
     if found is not None:
         return _from_run(Run.open(found.folder)) if found.kind == "run" else _from_folder(found)
-    what = (
-        f"{source} holds neither a run nor a model" if Path(source).is_dir() else f"there is no run or model {source}"
-    )
-    raise InputError(f"{what}: {_near(str(source))}")
+    what = "holds neither a run nor a model" if Path(source).is_dir() else "is no run and no model"
+    raise InputError(f"{source} {what}: {_near(str(source))}")
 
 
 def _near(source: str) -> str:
     """The end of an error message: the run or shipped model that was probably meant, or those to choose from."""
     found = {file for folder in (Path("runs"), Path(source).parent) for file in folder.glob("*/config.yaml")}
-    runs = sorted(found, key=lambda file: -file.stat().st_mtime)
-    known = [*(str(file.parent) for file in runs), *shipped_names()]
-    if close := difflib.get_close_matches(source, [*known, *(Path(name).name for name in known)], n=1):
-        return f"did you mean {next(name for name in known if close[0] in (name, Path(name).name))}?"
-    shown = [str(file.parent) for file in runs[:_SHOWN]] + shipped_names()
-    return f"choose one of {', '.join(shown)}, or train one with `lotnet train`"
+    runs = [str(file.parent) for file in sorted(found, key=lambda file: -file.stat().st_mtime)]
+    by_name = {Path(known).name: known for known in (*shipped_names(), *runs)}
+    if close := difflib.get_close_matches(Path(source).name, by_name, n=1):
+        return f"did you mean {by_name[close[0]]}?"
+    return f"choose one of {', '.join((*runs[:_SHOWN], *shipped_names()))}, or train one with `lotnet train`"
 
 
 def _from_run(run: Run) -> LoadedModel:

@@ -83,4 +83,4 @@ def test_a_preset_keeps_the_depth_of_the_ablation(tmp_path: Path, monkeypatch: p
             Image.new("L", (8, 8), n).save(tmp_path / "images" / name / f"{n}.png")
     data = ["--data.name", f"folder:{tmp_path / 'images'}", "--preset=small", "--device=cpu"]
     _, settings, _ = read_arguments(["residual", *data])
-    assert (settings.values["model.depth"], settings.values["trainer.batch_size"]) == (20, 4)
+    assert (settings.values["model.depth"], settings.values["trainer.batch_size"]) == (20, 2)
