@@ -202,7 +202,8 @@ def shipped_model(name: str, recorded: list[results.Result]) -> list[str]:
     model = packed.read(FOLDER / name)
     if model.result is None:
         raise ValueError(f"{name} has no certified accuracy: pack it again with `lotnet pack`")
-    run = next(r for r in recorded if r.run_config.model == model.model and r.config["loss"] == model.trained["loss"])
+    loss = None if model.trained is None else model.trained.loss
+    run = next(r for r in recorded if r.run_config.model == model.model and r.config["loss"] == loss)
     shares = (model.result.clean, *model.result.certified["float"])
     parameters = sum(tensor.numel() for tensor in model.tensors.values())
     facts = {

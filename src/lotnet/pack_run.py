@@ -1,6 +1,6 @@
 """Pack the best network of a run, and certify exactly the network that was packed."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import prod
 
 import torch
@@ -11,7 +11,7 @@ from lotnet.certification.plain import RADII
 from lotnet.certification.summary import Summary, summarize
 from lotnet.data import Split, UnitImages
 from lotnet.frozen.model import FrozenModel
-from lotnet.pretrained.packed import Packed, PackedResult, pack
+from lotnet.pretrained.packed import Packed, PackedResult, PackedSession, Training, pack
 from lotnet.progress import progress_bar
 from lotnet.runs.directory import Run
 
@@ -29,14 +29,14 @@ def pack_run(
 
 
 def _packed(run: Run) -> Packed:
-    settings = {
-        key: value for key, value in run.config.to_dict().items() if key in ("loss", "optimizer", "trainer", "seed")
-    }
-    sessions = [
-        {"commit": session.commit, "versions": session.versions, "hardware": asdict(session.hardware)}
-        for session in run.environment().sessions
-    ]
-    trained = settings | {"sessions": sessions}
+    settings = run.config.to_dict()
+    trained = Training(
+        loss=settings["loss"],
+        optimizer=settings["optimizer"],
+        trainer=settings["trainer"],
+        seed=run.config.seed,
+        sessions=[PackedSession(s.commit, s.versions, s.hardware) for s in run.environment().sessions],
+    )
     return pack(run.best_model(), run.config.model, run.images(), run.classes(), run.config.data.name, trained)
 
 

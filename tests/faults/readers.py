@@ -82,7 +82,7 @@ def _model_files(folder: Path) -> Iterator[Target]:
     model, images = LipConvnet(channels=2), ImageSpec(1, 8, 8, classes=3)
     torch.manual_seed(0)
     names = ("a", "b", "c")
-    packed.pack(model.build(images), model, images, names, "made up", {}).write(folder / "packed")
+    packed.pack(model.build(images), model, images, names, "made up").write(folder / "packed")
     yield Target("packed/packed.json", (folder / "packed/packed.json").read_bytes(), read_packed)
     kernels = (folder / "packed/kernels.safetensors").read_bytes()
     yield Target("packed/kernels.safetensors", kernels, read_packed)

@@ -23,7 +23,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = LipConvnet(depth=5, channels=4, start="random")
     torch.manual_seed(0)
     classes = tuple("0123456789")
-    packed.pack(config.build(IMAGES), config, IMAGES, classes, "digits", {}).write(tmp_path / "shelf" / "tiny")
+    packed.pack(config.build(IMAGES), config, IMAGES, classes, "digits").write(tmp_path / "shelf" / "tiny")
     monkeypatch.setattr("lotnet.pretrained.FOLDER", tmp_path / "shelf")
     monkeypatch.setenv("LOTNET_DATA", str(tmp_path / "cache"))
     return tmp_path / "shelf"
@@ -84,7 +84,7 @@ def test_another_packed_model_of_the_same_name_has_a_copy_of_its_own(shelf: Path
     before = lotnet.load("tiny").checksum()
     model = packed.read(shelf / "tiny")
     other = {name: tensor.flip(0) for name, tensor in model.tensors.items()}
-    packed.Packed(model.model, IMAGES, model.classes, "digits", other, {}).write(shelf / "tiny")
+    packed.Packed(model.model, IMAGES, model.classes, "digits", other, None).write(shelf / "tiny")
     assert lotnet.load("tiny").checksum() != before
     assert len(copies(tmp_path)) == 2
 

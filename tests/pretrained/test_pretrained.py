@@ -163,7 +163,7 @@ def test_every_architecture_can_be_packed(config, tmp_path: Path) -> None:
     torch.manual_seed(0)
     images = ImageSpec(1, 8, 8, 3, (0.3,), 0.37)
     network = config.build(images).eval()
-    packed.pack(network, config, images, ("a", "b", "c"), "digits", {}).write(tmp_path)
+    packed.pack(network, config, images, ("a", "b", "c"), "digits").write(tmp_path)
     model = lotnet.load(tmp_path)
     batch = torch.rand(2, 1, 8, 8)
     assert torch.allclose(model(batch), freeze(network, 8)(batch), atol=0.02)
@@ -266,7 +266,7 @@ def test_kernels_that_float16_cannot_hold_are_refused() -> None:
     with torch.no_grad():
         next(p for name, p in network.named_parameters() if name.endswith("weight")).fill_(1e6)
     with pytest.raises(InputError, match="beyond 65504"):
-        packed.pack(network, config, images, ("a", "b", "c"), "digits", {})
+        packed.pack(network, config, images, ("a", "b", "c"), "digits")
 
 
 def test_pack_overwrites_only_a_packed_model(run: Path, tmp_path: Path, capsys) -> None:

@@ -117,7 +117,7 @@ def _load(source: str, about: Description, device: torch.device) -> Network:
 def _loss(packed: Packed, source: str) -> Loss:
     """The loss of the training, which the file of a packed model keeps."""
     try:
-        settings = dict(packed.trained["loss"])
+        settings = dict(packed.trained.loss or {}) if packed.trained is not None else {}
         loss: Loss = convert(LOSSES[settings.pop("kind")], settings, "loss")
     except (KeyError, TypeError, ValueError):
         raise InputError(

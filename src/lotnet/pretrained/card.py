@@ -48,7 +48,7 @@ def packed_card(name: str, packed: "Packed", sha256: str) -> str:
     """The card of a folder with a packed model. `sha256` is the one in its packed.json."""
     images = packed.images
     about = _about(name, images.shape, packed.data, packed.classes)
-    loss = packed.trained.get("loss", {})
+    loss = {} if packed.trained is None else packed.trained.loss or {}
     return _render(
         **about,
         **({} if packed.result is None else _proved(packed.result, "test", packed.total)),

@@ -19,7 +19,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from safetensors import SafetensorError
@@ -36,7 +36,8 @@ from lotnet.frozen.model import FrozenModel
 from lotnet.layers import freeze
 from lotnet.models import MODELS, ImageSpec, ModelConfig
 from lotnet.pretrained.card import CARD, packed_card
-from lotnet.records import convert, parse_json
+from lotnet.records import Key, convert, parse_json, to_json
+from lotnet.runs.environment import Hardware
 
 FORMAT = 2
 _FORMATS = (1, FORMAT)
@@ -64,6 +65,26 @@ class PackedResult:
         return PackedResult(**{item.name: getattr(summary, item.name) for item in fields(PackedResult)})
 
 
+@dataclass(frozen=True)
+class PackedSession:
+    """The code and the machine of one session of the training run."""
+
+    commit: str | None
+    versions: dict[str, str | None]
+    hardware: Hardware
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a packed model was trained. Settings have the names of the version that packed it."""
+
+    loss: Annotated[dict[str, Any] | None, Key("loss", optional=True)] = None
+    optimizer: dict[str, Any]
+    trainer: dict[str, Any]
+    seed: int
+    sessions: list[PackedSession]
+
+
 @dataclass(frozen=True, eq=False)
 class Packed:
     """A network with free kernels: its operators are orthogonalised when it is unpacked."""
@@ -74,8 +95,8 @@ class Packed:
     data: str
     """The data set it was trained on."""
     tensors: Mapping[str, Tensor]
-    trained: Mapping[str, Any]
-    """How it was trained: settings, seed, and commit of each session."""
+    trained: Training | None
+    """How it was trained; None if that is not recorded."""
     result: PackedResult | None = None
     total: int | None = None
     """Number of test images of the data set, of which `result` may be about a part; None in earlier files."""
@@ -117,7 +138,7 @@ class Packed:
             "classes": list(self.classes),
             "images": dataclasses.asdict(self.images),
             "model": {"kind": kind_of(self.model), **dataclasses.asdict(self.model)},
-            "trained": dict(self.trained),
+            "trained": {} if self.trained is None else to_json(self.trained),
             "result": None if self.result is None else dataclasses.asdict(self.result),
             "total": self.total,
         }
@@ -136,7 +157,7 @@ def pack(
     images: ImageSpec,
     classes: tuple[str, ...],
     data: str,
-    trained: Mapping[str, Any],
+    trained: Training | None = None,
 ) -> Packed:
     """Pack a trained network: round its kernels."""
     tensors = {name: _rounded_to_half(name, tensor.detach().cpu()) for name, tensor in network.state_dict().items()}
@@ -191,7 +212,7 @@ def _parse(about: Mapping[str, Any], kernels: bytes) -> Packed:
         classes=convert(tuple[str, ...], about["classes"], "classes"),
         data=convert(str, about["data"], "data"),
         tensors=load(kernels),
-        trained=convert(dict[str, Any], about["trained"], "trained"),
+        trained=convert(Training, about["trained"], "trained") if about["trained"] != {} else None,
         result=convert(PackedResult | None, about["result"], "result"),
         total=convert(int | None, about.get("total"), "total"),
     )
