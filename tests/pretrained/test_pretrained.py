@@ -108,7 +108,9 @@ def test_an_unknown_name_gives_a_one_sentence_error_with_the_names(shipped: Path
         lotnet.load("tinny")
     assert main(["certify", "tinny"]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "(tiny)" in said and "lotnet train --out tinny" in said
+    assert said == "lotnet: tinny is no run and no model: did you mean tiny?\n"
+    assert main(["certify", "resnet"]) == 2
+    assert capsys.readouterr().err.endswith("model: choose one of tiny, or train one with `lotnet train`\n")
 
 
 def test_a_source_is_a_run_a_packed_model_a_frozen_model_or_a_shipped_one(shipped: Path, run: Path) -> None:
