@@ -11,6 +11,7 @@ from lotnet.cli.verbs import train
 from lotnet.config import RunConfig
 from lotnet.config.settings import PresetName
 from lotnet.errors import InputError
+from lotnet.losses import EMMA, OffsetCrossEntropy
 from lotnet.models import LipConvnet
 from lotnet.runs.presets import PRESETS, stage_work
 from lotnet.training.run import configuration
@@ -80,6 +81,11 @@ def test_a_run_that_starts_from_a_model_is_shorter(folder: str) -> None:
     config = config_of("--data.name", folder, "--init", "lipconvnet5-cifar10")
     assert isinstance(config.model, LipConvnet)
     assert (config.model.channels, config.trainer.epochs, config.optimizer.lr) == (32, 10, 0.002)
+    assert config.loss == EMMA(radius=72 / 255, temperature=0.18)
+    given = config_of("--data.name", folder, "--init", "lipconvnet5-cifar10", "--loss.radius", "36/255")
+    assert given.loss == EMMA(radius=36 / 255, temperature=0.18)
+    other = config_of("--data.name", folder, "--init", "lipconvnet5-cifar10", "--loss.kind", "offset")
+    assert other.loss == OffsetCrossEntropy(temperature=0.18), "a loss without a radius"
 
 
 def test_a_recipe_of_ones_own_keeps_its_settings_unless_the_command_line_names_a_preset(
