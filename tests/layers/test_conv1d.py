@@ -91,6 +91,9 @@ def test_a_network_of_sequences_is_frozen_and_certified(tmp_path) -> None:
     assert torch.equal(FrozenModel.load(tmp_path)(x), frozen(x))
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.11."), reason="its exporter fixes the batch size of images of one column"
+)
 def test_a_network_of_sequences_is_exported(tmp_path) -> None:
     network = randomize(
         nn.Sequential(OrthogonalConv1d(2, 4, 3), AveragePool(2), MaxPool(2), nn.Flatten(), NormalizedLinear(8, 3))
