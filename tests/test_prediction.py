@@ -143,7 +143,7 @@ def test_a_folder_may_hold_other_files(folder: Path, digits: Path, tmp_path: Pat
     assert main(["predict", str(folder), str(tmp_path / "inbox"), "--json", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert len(json.loads(out)["images"]) == 3
-    assert err == f"{tmp_path / 'inbox'}: 1 file is no image by its name and is skipped, named notes.txt\n"
+    assert err == f"{tmp_path / 'inbox'}: 1 file is skipped because its name does not end like an image's: notes.txt\n"
 
 
 def test_bad_input_gives_a_one_sentence_error(folder: Path, digits: Path, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -71,7 +71,7 @@ def load(source: str | Path) -> FrozenModel:
     >>> lotnet.load("resnet-50")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    lotnet.errors.InputError: resnet-50 is no run and no model: ...
+    lotnet.errors.InputError: resnet-50 is neither a run nor a model: ...
     """
     return load_model(source).model
 
@@ -81,7 +81,7 @@ def load_model(source: str | Path) -> LoadedModel:
     found = resolve(source)
     if found is not None:
         return _from_run(Run.open(found.folder)) if found.kind == "run" else _from_folder(found)
-    what = "holds neither a run nor a model" if Path(source).is_dir() else "is no run and no model"
+    what = "holds neither a run nor a model" if Path(source).is_dir() else "is neither a run nor a model"
     raise InputError(f"{source} {what}: {_near(str(source))}")
 
 

@@ -96,7 +96,7 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
     assert "Gradient of the margin over its bound" in capsys.readouterr().out
     for arguments, sentence in (
         (["one", "one"], "one is named twice"),
-        (["nothing"], "nothing is no run and no model"),
+        (["nothing"], "nothing is neither a run nor a model"),
         (["one", "--split", "half"], "there is no split half"),
         (["one", "--batch_size", "0"], "--batch_size cannot be 0"),
     ):

@@ -243,7 +243,7 @@ def test_images_that_are_read_later_have_the_same_certificates(frozen: FrozenMod
 
     with pytest.raises(InputError, match="pixels lie in"):
         certify(frozen, Levels(levels))
-    with pytest.raises(InputError, match="20 images need as many labels"):
+    with pytest.raises(InputError, match="labels must be 20 whole numbers"):
         certify(frozen, UnitImages(levels), labels[:5])
 
 
@@ -295,7 +295,7 @@ def test_images_that_do_not_fit_are_refused(frozen: FrozenModel, bad: Tensor, me
 )
 def test_labels_that_do_not_fit_are_refused(frozen: FrozenModel, labels: Tensor) -> None:
     """Otherwise one label would be broadcast to every image, and a column of labels to a square."""
-    with pytest.raises(InputError, match="40 images need as many labels, whole numbers, not a torch"):
+    with pytest.raises(InputError, match="labels must be 40 whole numbers, one for each image, not a torch"):
         certify(frozen, images(), labels)
 
 

@@ -39,7 +39,7 @@ def test_a_run_called_like_markup_works_with_every_verb(
     said = capsys.readouterr()
     assert "lotnet certify a[/b]" in said.out + said.err and "[red]x[/].png: " in said.out
     assert main(["certify", "no[/run]"]) == 2
-    assert "no[/run] is no run and no model" in capsys.readouterr().err
+    assert "no[/run] is neither a run nor a model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["a\x1b[31mb", "a\nb", "a\u202eb", os.fsdecode(b"a\xffb"), "a" * 300, "[bold]:smile:"])

@@ -326,7 +326,10 @@ def test_certificates_are_kept_when_radii_are_added(finished: Path, monkeypatch,
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--limit", "1"], "a limit of 1 image leaves no image to choose the best epoch: raise the limit, or train on"),
+        (
+            ["--limit", "1"],
+            "with a limit of 1 image, none is left to choose the best epoch: raise the limit, or train on",
+        ),
         (
             ["--limit", "1", "--data.validation=0"],
             "1 training image does not fill one batch of 16: lower trainer.batch",
@@ -347,7 +350,7 @@ def test_classes_of_one_training_image_leave_none_to_choose(tmp_path: Path, caps
     write_images(tmp_path / "few", count=2)
     assert train(tmp_path / "few", tmp_path / "run") == 2
     sentence = (
-        "2 training images of different classes leaves no image to choose the best epoch: add images, or train on"
+        "only 2 training images of different classes, none is left to choose the best epoch: add images, or train on"
     )
     assert sentence in capsys.readouterr().err
 

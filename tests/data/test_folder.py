@@ -139,7 +139,7 @@ def test_files_that_are_no_images_by_their_names_are_skipped(image_folder, tmp_p
     dataset = data.load(f"folder:{root}", tmp_path / "cache")
     assert (len(dataset.train), len(dataset.test)) == (5, 3)
     assert data.folder_findings(f"folder:{root}") == [
-        "2 files are no images by their names and are skipped, for example cat/notes.txt"
+        "2 files are skipped because their names do not end like an image's, for example cat/notes.txt"
     ]
     (root / "train" / "cat" / "photo.HEIC").write_bytes(b"an image that Pillow does not read")
     with pytest.raises(InputError, match=r"photo\.HEIC does not decode"):
@@ -149,14 +149,16 @@ def test_files_that_are_no_images_by_their_names_are_skipped(image_folder, tmp_p
 def test_a_class_of_other_files_holds_no_images(image_folder, tmp_path):
     root = image_folder({"a": 2, "b": 0})
     (root / "b" / "notes.txt").touch()
-    skipped = r"1 file is no image by its name and is skipped, named notes\.txt"
+    skipped = r"1 file is skipped because its name does not end like an image's: notes\.txt"
     with pytest.raises(InputError, match=rf"b holds no images \({skipped}\): add some"):
         data.load(f"folder:{root}", tmp_path / "cache")
 
 
 def test_an_empty_path_is_not_the_current_folder(image_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(image_folder(BOTH))
-    with pytest.raises(InputError, match=r"folder: names no folder: write folder:PATH, or folder:\. for the current"):
+    with pytest.raises(
+        InputError, match=r"folder: does not name a folder: write folder:PATH, or folder:\. for the current"
+    ):
         data.load("folder:", tmp_path)
     assert len(data.load("folder:.", tmp_path).train) == 5
     assert data.public_name("folder:.") == "the folder of images"
@@ -218,7 +220,7 @@ def test_a_path_without_the_prefix_is_recognized(image_folder, tmp_path):
         ({"a/b": 3, "c/d": 3}, "a has the folder 'b' with images in it: put the images directly into the folders"),
         (
             {"cat": 3, "Cat": 3, "dog": 3},
-            "'Cat' and 'cat', of which only the case differs, .*: merge them or rename one",
+            "'Cat' and 'cat', which differ only in case: .*, so merge them or rename one",
         ),
         ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test has the class 'c' that train has not"),
     ],

@@ -104,11 +104,11 @@ def test_predict_needs_a_name_and_no_data(shipped: Path, monkeypatch, capsys) ->
 
 
 def test_an_unknown_name_gives_a_one_sentence_error_with_the_names(shipped: Path, capsys) -> None:
-    with pytest.raises(InputError, match=r"tinny is no run and no model: did you mean tiny\?"):
+    with pytest.raises(InputError, match=r"tinny is neither a run nor a model: did you mean tiny\?"):
         lotnet.load("tinny")
     assert main(["certify", "tinny"]) == 2
     said = capsys.readouterr().err
-    assert said == "lotnet: tinny is no run and no model: did you mean tiny?\n"
+    assert said == "lotnet: tinny is neither a run nor a model: did you mean tiny?\n"
     assert main(["certify", "resnet"]) == 2
     assert capsys.readouterr().err.endswith("model: choose one of tiny, or train one with `lotnet train`\n")
 
@@ -123,7 +123,7 @@ def test_a_source_is_a_run_a_packed_model_a_frozen_model_or_a_shipped_one(shippe
     assert resolve("tiny") == Source("frozen", folder, folder), "a folder comes first"
     shutil.copytree(shipped / "tiny", "tiny", dirs_exist_ok=True)
     assert resolve("tiny") == Source("packed", folder, folder)
-    with pytest.raises(InputError, match="is no run and no model"):
+    with pytest.raises(InputError, match="is neither a run nor a model"):
         lotnet.load("small")
 
 

@@ -313,7 +313,7 @@ def test_bad_input_gives_a_one_sentence_error(pictures: Split, tmp_path: Path, c
         assert f"make it again with `lotnet certify {other}`" in sentence(other)
     certificates["images"][0]["label"] = 10
     (other / "certificates.json").write_text(json.dumps(certificates))
-    assert "classes that the run has not: make them again" in sentence(other)
+    assert "classes that the run does not have: make them again" in sentence(other)
     (other / "certificates.json").unlink()
     assert f"`lotnet certify {other}`" in sentence(other)
     (run / "attacks.json").write_text("{")

@@ -110,7 +110,7 @@ def test_images_from_elsewhere_come_after_those_with_hidden_labels(tmp_path: Pat
         ({"labeled": 0.5, "ball": -1.0}, "at least 0"),
         ({"labeled": 0.5, "unlabeled_share": 1.0}, "between 0 and 1"),
         ({"labeled": 0.5, "most_confident": 0}, "at least 1"),
-        ({"labeled": 0.5, "teacher": "runs/a"}, "is trained already"),
+        ({"labeled": 0.5, "teacher": "runs/a"}, "is already trained"),
         ({"unlabeled": "a", "held_out": 0.1, "teacher": "runs/a"}, "leave --labeled, --held_out"),
     ],
 )

@@ -225,9 +225,9 @@ def certified_radii(logits: Tensor, limits: Bounds, std: float) -> tuple[Tensor,
 
 def _warn_of_other_arithmetic() -> None:
     if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        warnings.warn("autocast is active: certification runs in float64 without it", stacklevel=3)
+        warnings.warn("autocast is active: certification runs in float64 and ignores it", stacklevel=3)
     if torch.backends.cuda.matmul.fp32_precision == "tf32":
-        warnings.warn("TF32 is active: certification runs in float64, which it does not touch", stacklevel=3)
+        warnings.warn("TF32 is active: certification runs in float64, which TF32 does not affect", stacklevel=3)
 
 
 def _check(model: FrozenModel, images: Images, labels: Tensor | None) -> None:
@@ -248,7 +248,7 @@ def _check(model: FrozenModel, images: Images, labels: Tensor | None) -> None:
         raise InputError("there are no images to certify: pass at least one")
     if labels is not None and (tuple(labels.shape) != (len(images),) or labels.is_floating_point()):
         raise InputError(
-            f"{len(images)} images need as many labels, whole numbers, not a {labels.dtype} tensor of shape "
+            f"labels must be {len(images)} whole numbers, one for each image, not a {labels.dtype} tensor of shape "
             f"{tuple(labels.shape)}"
         )
 

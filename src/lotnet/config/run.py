@@ -97,7 +97,7 @@ class RunConfig:
         return settings
 
     def to_public_dict(self) -> dict[str, Any]:
-        """`to_dict` for a file that others read: of paths on this machine it has the last part only."""
+        """`to_dict` for a file that others read: paths on this machine are cut to their last part."""
         settings = self.to_dict()
         settings["data"]["name"] = without_path(self.data.name)
         for group, name in ((settings["data"], "root"), (settings, "init")):

@@ -45,7 +45,7 @@ class SelfTrainingConfig:
         for name in ("labeled", "held_out", "unlabeled_share"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                raise InputError(f"{name} is {value}: give a part between 0 and 1, as 0.1 for a tenth")
+                raise InputError(f"{name} is {value}: give a fraction between 0 and 1, such as 0.1")
         if self.teacher_epochs is not None and self.teacher_epochs < 1:
             raise InputError(f"teacher_epochs must be at least 1, not {self.teacher_epochs}")
         if not self.ball >= 0:
@@ -55,6 +55,6 @@ class SelfTrainingConfig:
         """A run was trained on all labels but those that `lotnet train` holds out, and for its own epochs."""
         if self.labeled is not None or self.teacher_epochs is not None or self.held_out != HELD_OUT:
             raise InputError(
-                f"the teacher {self.teacher} is trained already, on all labels but a twentieth: leave --labeled, "
-                "--held_out and --teacher_epochs out"
+                f"the teacher {self.teacher} is already trained, on all but a twentieth of the labels: leave "
+                "--labeled, --held_out and --teacher_epochs out"
             )

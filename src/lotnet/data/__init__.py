@@ -96,7 +96,7 @@ def is_folder(name: str) -> bool:
 
 
 def public_name(name: str) -> str:
-    """The name of a data set for others to read. Of a folder it has the last part only, because paths are private.
+    """The name of a data set for others to read. A path is cut to its last part, because paths are private.
 
     >>> public_name("folder:/home/me/clothes")
     'the folder clothes'
@@ -107,7 +107,7 @@ def public_name(name: str) -> str:
 
 
 def without_path(name: str) -> str:
-    """The name of a data set in files to give away. Of a folder it has the last part only.
+    """The name of a data set in files to give away. A path is cut to its last part.
 
     >>> without_path("folder:/home/me/clothes"), without_path("cifar10")
     ('folder:clothes', 'cifar10')

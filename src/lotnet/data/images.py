@@ -62,9 +62,9 @@ def image_files(folder: Path) -> list[Path]:
 
 def about_skipped(names: Sequence[str]) -> str:
     """A sentence about files that are left out because of their names."""
-    said = "file is no image by its name and is" if len(names) == 1 else "files are no images by their names and are"
-    example = f"named {names[0]}" if len(names) == 1 else f"for example {names[0]}"
-    return f"{len(names):,} {said} skipped, {example}"
+    if len(names) == 1:
+        return f"1 file is skipped because its name does not end like an image's: {names[0]}"
+    return f"{len(names):,} files are skipped because their names do not end like an image's, for example {names[0]}"
 
 
 def file_names(folder: Path) -> Iterator[str]:

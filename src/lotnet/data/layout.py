@@ -56,7 +56,7 @@ class Layout:
     train: Files
     test: Files
     skipped: tuple[str, ...]
-    """Names of files that are no images by their names."""
+    """Names of files whose names do not end like an image's."""
 
     def fingerprint(self) -> str:
         """A digest of names, sizes and modification times, which needs no file to be opened.
@@ -75,7 +75,7 @@ def folder_path(name: str) -> Path:
     """PATH of `folder:PATH`."""
     path = name.removeprefix(PREFIX)
     if not path.strip():
-        raise InputError(f"{name} names no folder: write {PREFIX}PATH, or {PREFIX}. for the current folder")
+        raise InputError(f"{name} does not name a folder: write {PREFIX}PATH, or {PREFIX}. for the current folder")
     return Path(path).expanduser()
 
 
@@ -137,8 +137,8 @@ def _classes(path: Path, fewest: int = 2) -> tuple[str, ...]:
         other = by_letters.setdefault(name.casefold(), name)
         if other != name:
             raise InputError(
-                f"{path} has the classes {other!r} and {name!r}, of which only the case differs, and which are one "
-                "folder on many machines: merge them or rename one"
+                f"{path} has the classes {other!r} and {name!r}, which differ only in case: on many machines "
+                "they would be the same folder, so merge them or rename one"
             )
     return tuple(classes)
 

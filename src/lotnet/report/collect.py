@@ -116,7 +116,7 @@ def _collect(path: Path, name: str) -> RunData:
     labels = certification.labels()
     if max(predictions.max(), labels.max()) >= len(environment.classes):
         raise InputError(
-            f"the certificates of {path} have classes that the run has not: make them again with "
+            f"the certificates of {path} have classes that the run does not have: make them again with "
             f"`lotnet certify {path}`"
         )
     best_epoch(metrics, run.config.trainer.radius)  # refuses what the page cannot show

@@ -205,7 +205,7 @@ def _kept(run: RunData) -> str:
 
 
 def _without_paths(words: list[str]) -> str:
-    """The command of a run. Of paths it has the last part only: a report is made to be given away."""
+    """The command of a run. Paths are cut to their last part, because a report is made to be given away."""
     kept = []
     for word in words:
         name, equals, value = word.rpartition("=")

@@ -156,11 +156,11 @@ def split_training(config: RunConfig, train: Split, validation: Split | None = N
     if not config.data.validation:
         return train, None
     if not held_out(train.labels, config.data.validation).any():
-        few, remedy = f"{counted(len(train), 'training image')} of different classes", "add images"
+        few, remedy = f"only {counted(len(train), 'training image')} of different classes", "add images"
         if config.limit is not None:
             few, remedy = f"a limit of {counted(config.limit, 'image')}", "raise the limit"
         raise InputError(
-            f"{few} leaves no image to choose the best epoch: {remedy}, or train on all with data.validation 0"
+            f"with {few}, none is left to choose the best epoch: {remedy}, or train on all with data.validation 0"
         )
     return validation_split(train, config.data.validation)
 

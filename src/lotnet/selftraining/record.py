@@ -34,7 +34,7 @@ def collect_student(folder: Path, name: str) -> Result:
 
 
 def _without_folders(settings: SelfTrainingConfig) -> SelfTrainingConfig:
-    """The settings for a file that others read: of paths on this machine they have the last part only."""
+    """The settings for a file that others read: paths on this machine are cut to their last part."""
     teacher, unlabeled = settings.teacher, settings.unlabeled
     return replace(
         settings,
