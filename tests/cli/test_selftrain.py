@@ -72,8 +72,8 @@ def test_a_pipeline_stopped_while_training_a_student_resumes_to_the_same_bits(ro
     assert f"lotnet selftrain --resume {path}" in out
     assert "Traceback" not in out
     assert main(["selftrain", "--resume", str(path)]) == 0
-    for who in ("teacher", "student"):
-        one, other = weights(root / "seed-0" / who), weights(path / who)
+    for stage in ("teacher", "student"):
+        one, other = weights(root / "seed-0" / stage), weights(path / stage)
         assert all(torch.equal(one[name], other[name]) for name in one)
     found, expected = (json.loads((p / "selftraining.json").read_text()) for p in (path, root / "seed-0"))
     assert found == expected
