@@ -237,7 +237,12 @@ def assemble(stages: list[FrozenModule], input_shape: Shape, dtype: torch.dtype)
 
 def _repeated(names: Sequence[str]) -> str | None:
     """A name that occurs more than once."""
-    return next((name for n, name in enumerate(names) if name in names[:n]), None)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _digest(config: dict[str, Any]) -> str:
